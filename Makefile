@@ -1,0 +1,3 @@
+venv:
+	@tools/setup venv
+.PHONY: venv
