@@ -1,0 +1,383 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: pct
+short_description: Run tasks in an LXC container of Proxmox VE, over SSH to its node
+version_added: 0.1.0
+author: trainops contributors (@trainops)
+description:
+  - Logs in to a Proxmox VE node with OpenSSH and enters the container there with C(lxc-attach) or C(pct exec). The container needs
+    no SSH server and no network.
+  - It extends ansible-core's C(ssh) connection, so every option of it, C(~/.ssh/config), jump hosts, agents, host keys
+    and ControlPersist work as they do there. They concern the login on the node; inside the container tasks run as root, and C(become) works there.
+  - The container gets a clean environment. Nothing of the node's or the SSH client's environment reaches it.
+  - A command's own exit status is carried beside ssh's, so a command that ends with 255 is a failed task and not an unreachable host.
+extends_documentation_fragment:
+  - ansible.builtin.connection_pipelining
+  - trainops.proxmox.ssh
+options:
+  host:
+    description: Name or address of the Proxmox VE node that the container runs on.
+    type: str
+    default: inventory_hostname
+    vars:
+      - name: inventory_hostname
+      - name: ansible_host
+      - name: ansible_ssh_host
+      - name: delegated_vars['ansible_host']
+      - name: delegated_vars['ansible_ssh_host']
+  vmid:
+    description: Id of the container on its node.
+    type: int
+    required: true
+    vars:
+      - name: proxmox_vmid
+  enter:
+    description:
+      - How to enter the container on the node.
+      - V(auto) takes C(lxc-attach), which costs 13 ms where every C(pct) call costs more than a second, and C(pct) where the login is allowed nothing else.
+    type: str
+    choices: [auto, lxc-attach, pct]
+    default: auto
+    vars:
+      - name: proxmox_enter
+    env:
+      - name: TRAINOPS_PROXMOX_ENTER
+    ini:
+      - section: trainops_proxmox
+        key: enter
+  sessions:
+    description:
+      - How many sessions this controller may hold open on one node at a time, over all hosts of a play. More tasks wait for a free one.
+      - A stock OpenSSH server allows 10 on one connection.
+    type: int
+    default: 8
+    vars:
+      - name: proxmox_sessions
+    env:
+      - name: TRAINOPS_PROXMOX_SESSIONS
+    ini:
+      - section: trainops_proxmox
+        key: sessions
+  session_patience:
+    description: Seconds to wait for a free session.
+    type: float
+    default: 600
+    vars:
+      - name: proxmox_session_patience
+    ini:
+      - section: trainops_proxmox
+        key: session_patience
+  pipelining:
+    description:
+      - Send a module's code over the standard input of one command instead of as a file with several commands.
+      - On by default, unlike in ansible-core.
+    type: boolean
+    default: true
+    env:
+      - name: ANSIBLE_PIPELINING
+      - name: ANSIBLE_SSH_PIPELINING
+    ini:
+      - section: defaults
+        key: pipelining
+      - section: connection
+        key: pipelining
+      - section: ssh_connection
+        key: pipelining
+    vars:
+      - name: ansible_pipelining
+      - name: ansible_ssh_pipelining
+  ssh_args:
+    description:
+      - Arguments to pass to every ssh call. Leave C(-C) out, compression makes large files several times slower.
+    type: str
+    default: -o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15 -o ServerAliveCountMax=4
+    ini:
+      - section: trainops_proxmox
+        key: ssh_args
+    env:
+      - name: TRAINOPS_PROXMOX_SSH_ARGS
+    vars:
+      - name: proxmox_ssh_args
+  control_path:
+    description:
+      - Location of the socket that the sessions of one node share, with C(%(directory\)s) for O(control_path_dir).
+      - By default a name of its own, so that no connection of the builtin C(ssh) plugin with other arguments is shared.
+    type: str
+    vars:
+      - name: proxmox_control_path
+  use_tty:
+    description: Whether to ask for a terminal on the node. Its line ends and messages would get into the output of commands.
+    type: bool
+    default: false
+    vars:
+      - name: proxmox_use_tty
+notes:
+  - Set E(ansible_connection=trainops.proxmox.pct) in the vars of the group of containers. Without it, tasks would run on the hypervisor.
+  - Do not set it in the group C(all), a task that is delegated to a node has no container.
+seealso:
+  - plugin: ansible.builtin.ssh
+    plugin_type: connection
+"""
+
+EXAMPLES = r"""
+# inventory.yml
+training:
+  hosts:
+    ct200:
+      ansible_host: 10.1.2.6
+      ansible_user: root
+      proxmox_vmid: 200
+  vars:
+    ansible_connection: trainops.proxmox.pct
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFileNotFound
+from ansible.module_utils.common.text.converters import to_bytes, to_text
+from ansible.plugins.connection.ssh import Connection as SSHConnection
+from ansible.utils.display import Display
+from ansible.utils.path import unfrackpath
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import enter
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.drain import Drain
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import TrainopsError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.slots import slot
+
+display = Display()
+
+_CHUNK = 1 << 20
+
+
+def _stream(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise AnsibleError("ssh was started without pipes")
+    return pipe
+
+
+class _Nothing(bytes):
+    """Empty input that core does not mistake for no input: that would make the command's stdin a terminal and hang it."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class _Session:
+    """A running ssh client whose pipes are ours."""
+
+    def __init__(self, process: subprocess.Popen[bytes], vmid: int, login: enter.Login, python: str) -> None:
+        self.process = process
+        self._vmid = vmid
+        self._login = login
+        self._python = python
+
+    def failure(self, report: enter.Report) -> enter.Failure:
+        missing = f"{self._python}" in report.text and "No such file" in report.text
+        if report.entered and (report.facts.get("left") == "127" or missing):
+            return enter.Failure(
+                "no-python",
+                f"in the container: there is no Python at {self._python} in container {self._vmid}: set training_python to the interpreter that trains "
+                "(or the option python of the module)",
+            )
+        return enter.explain(self._vmid, self._login, self.process.returncode, report)
+
+
+class Connection(SSHConnection):
+    """A container as an Ansible host."""
+
+    transport = "trainops.proxmox.pct"
+    has_pipelining = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._logging_in = False
+
+    def get_option(self, option: str, hostvars: dict[str, Any] | None = None) -> Any:
+        """The user of the inventory logs in on the node; whoever asks for the user in the container gets root."""
+        if option == "remote_user" and not self._logging_in:
+            return "root"
+        return super().get_option(option, hostvars=hostvars)
+
+    @property
+    def _vmid(self) -> int:
+        return int(self.get_option("vmid"))
+
+    @property
+    def _login(self) -> enter.Login:
+        return enter.Login(self.host, self.user or None, self.port)
+
+    @staticmethod
+    def _create_control_path(
+        host: str | None, port: int | None, user: str | None, connection: Any = None, pid: int | None = None
+    ) -> str:
+        digest = hashlib.sha256(f"{host}\0{port}\0{user}\0{connection}\0{pid}".encode()).hexdigest()
+        return f"%(directory)s/pct-{digest[:12]}"
+
+    def _build_command(self, binary: str, subsystem: str, *other_args: bytes | str) -> list[bytes]:
+        self._logging_in = True
+        try:
+            command: list[bytes] = super()._build_command(binary, subsystem, *other_args)
+        finally:
+            self._logging_in = False
+        return command
+
+    def _ssh(self, remote: str) -> list[bytes]:
+        self.host = self.get_option("host") or self._play_context.remote_addr
+        return self._build_command(self.get_option("ssh_executable"), "ssh", "-T", self.host, remote)
+
+    @contextlib.contextmanager
+    def _slot(self) -> Iterator[None]:
+        directory = os.path.join(unfrackpath(self.get_option("control_path_dir")), "trainops-sessions")
+        try:
+            with slot(directory, str(self._login), self.get_option("sessions"), self.get_option("session_patience")):
+                yield
+        except TrainopsError as error:
+            raise AnsibleConnectionFailure(str(error)) from error
+
+    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+        """Run a shell command in the container; the status is the command's own, 128 + N when signal N ended it."""
+        if not self._connected:
+            self._connect()
+        nonce = secrets.token_hex(8)
+        argv = enter.shell_argv(to_bytes(cmd, errors="surrogate_or_strict"), nonce)
+        remote = enter.node_command(self._vmid, argv, nonce=nonce, enter=self.get_option("enter"))
+        display.vvv(f"PCT: EXEC IN {self._vmid}: {to_text(cmd)}", host=self.get_option("host"))
+        ssh = self._ssh(remote)
+        with self._slot():
+            code, stdout, stderr = self._run(ssh, in_data or _Nothing(), sudoable=sudoable, checkrc=False)
+        report, own = enter.read_report(stderr, nonce)
+        _before, started, output = stdout.partition(nonce.encode() + b"\n")
+        if report.status is None:
+            raise self._failed(code, report, bool(started))
+        return report.status, output, own
+
+    def _run(
+        self, cmd: list[bytes], in_data: bytes | None, sudoable: bool = True, checkrc: bool = True
+    ) -> tuple[int, bytes, bytes]:
+        """One attempt, and more only while nothing has begun on the node: core would replay a command that ran."""
+        for attempts_left in range(int(self.get_option("reconnection_retries")), -1, -1):
+            code, stdout, stderr = self._bare_run(cmd, in_data, sudoable=sudoable, checkrc=checkrc)
+            lost = enter.explain(self._vmid, self._login, code, enter.Report(text=to_text(stderr)))
+            if code != 255 or b" enter " in stderr or not lost.retry or not attempts_left:
+                break
+            display.vv(f"PCT: {lost.message}: once more, {attempts_left} left", host=self.host)
+        return code, stdout, stderr
+
+    def _failed(self, code: int | None, report: enter.Report, started: bool) -> AnsibleConnectionFailure:
+        failure = enter.explain(self._vmid, self._login, code, report)
+        lost = " The command had begun and may have run on." if started else ""
+        return AnsibleConnectionFailure(failure.message + lost)
+
+    def _send_initial_data(self, fh: Any, in_data: bytes, ssh_process: subprocess.Popen[bytes]) -> None:
+        """Write beside the reading: core would block for ever on a command that answers before it has read all."""
+
+        def write() -> None:
+            with contextlib.suppress(OSError, ValueError):
+                for start in range(0, len(in_data), _CHUNK):
+                    fh.write(in_data[start : start + _CHUNK])
+                fh.close()
+
+        threading.Thread(target=write, daemon=True).start()
+
+    @contextlib.contextmanager
+    def _popen(self, remote: str, stdin: int | IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+        """An ssh client whose pipes are ours; nothing of it is left when the block ends."""
+        ssh = self._ssh(remote)
+        pipe = subprocess.PIPE
+        with self._slot(), self._credentials(ssh) as (command, options):
+            process: subprocess.Popen[bytes] = subprocess.Popen(
+                command, stdin=stdin, stdout=pipe, stderr=pipe, **options
+            )
+            try:
+                yield process
+            finally:
+                for stream in (process.stdin, process.stdout, process.stderr):
+                    if stream:
+                        with contextlib.suppress(OSError):
+                            stream.close()
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+
+    @contextlib.contextmanager
+    def _credentials(self, ssh: list[bytes]) -> Iterator[tuple[list[bytes], dict[str, Any]]]:
+        """Core's ways to hand ssh a password, without it in argv or the environment."""
+        options: dict[str, Any] = self._init_shm()
+        prefix: list[bytes] = self._sshpass_cmd()
+        try:
+            if self.sshpass_pipe:
+                reader, writer = self.sshpass_pipe
+                options["pass_fds"] = (reader,)
+                os.write(writer, to_bytes(self.get_option("password")) + b"\n")
+                os.close(writer)
+            yield prefix + ssh, options
+        finally:
+            if self.sshpass_pipe:
+                os.close(self.sshpass_pipe[0])
+                self.sshpass_pipe = None
+            if self.shm:
+                self.shm.close()
+                with contextlib.suppress(FileNotFoundError):
+                    self.shm.unlink()
+                self.shm = None
+
+    @contextlib.contextmanager
+    def open_session(self, argv: Sequence[str], nonce: str, view: enter.View | None) -> Iterator[_Session]:
+        """Start ``argv`` in the container with pipes to it, for an exchange."""
+        remote = enter.node_command(self._vmid, argv, nonce=nonce, enter=self.get_option("enter"), view=view)
+        with self._popen(remote, subprocess.PIPE) as process:
+            yield _Session(process, self._vmid, self._login, argv[0])
+
+    def put_file(self, in_path: str, out_path: str) -> None:
+        """Copy a local file into the container; ``out_path`` as the container's shell would read it without expansion."""
+        nonce = secrets.token_hex(8)
+        try:
+            source = open(to_bytes(in_path, errors="surrogate_or_strict"), "rb")
+        except FileNotFoundError as error:
+            raise AnsibleFileNotFound(f"file or module does not exist: {to_text(in_path)}") from error
+        with source, self._popen(self._cat(nonce, out_path, "cat > "), source) as process:
+            drain = Drain(_stream(process.stderr))
+            _stream(process.stdout).read()
+            process.wait()
+            stderr = drain.finish()
+        self._transferred(process, stderr, nonce, f"write {to_text(out_path)}")
+
+    def fetch_file(self, in_path: str, out_path: str) -> None:
+        """Copy a file of the container to the controller."""
+        nonce = secrets.token_hex(8)
+        mark = nonce.encode() + b"\n"
+        with self._popen(self._cat(nonce, in_path, "cat < "), subprocess.DEVNULL) as process:
+            drain, stdout = Drain(_stream(process.stderr)), _stream(process.stdout)
+            with open(to_bytes(out_path, errors="surrogate_or_strict"), "wb") as target:
+                while (line := stdout.readline(_CHUNK)) and not line.endswith(mark):
+                    pass
+                shutil.copyfileobj(stdout, target, _CHUNK)
+            process.wait()
+            stderr = drain.finish()
+        self._transferred(process, stderr, nonce, f"read {to_text(in_path)}")
+
+    def _cat(self, nonce: str, path: str, redirect: str) -> str:
+        quoted: str = self._shell.quote(to_text(path, errors="surrogate_or_strict"))
+        argv = enter.shell_argv(to_bytes(redirect + quoted, errors="surrogate_or_strict"), nonce)
+        return enter.node_command(self._vmid, argv, nonce=nonce, enter=self.get_option("enter"))
+
+    def _transferred(self, process: subprocess.Popen[bytes], stderr: bytes, nonce: str, what: str) -> None:
+        report, own = enter.read_report(stderr, nonce)
+        if report.status is None:
+            raise self._failed(process.returncode, report, started=False)
+        if report.status:
+            raise AnsibleError(
+                f"in the container: could not {what}: {to_text(own).strip() or f'exit status {report.status}'}"
+            )

@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ansible-core's own ssh connection, taken from the ansible-core that runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from ansible.plugins.connection import ssh
+
+# Options that the connection plugin of this collection declares itself, with another default or meaning.
+_OWN = (
+    "pipelining",
+    "use_tty",
+    "ssh_args",
+    "control_path",
+    "host",
+    "ssh_transfer_method",
+    "scp_executable",
+    "sftp_executable",
+)
+_OWN += ("scp_extra_args", "sftp_extra_args", "sftp_batch_mode")
+
+
+def _without_versions(value: Any) -> Any:
+    """Versions there are ansible-core's, and would be read as this collection's."""
+    if isinstance(value, dict):
+        return {
+            key: _without_versions(inner) for key, inner in value.items() if key not in ("version_added", "deprecated")
+        }
+    if isinstance(value, list):
+        return [_without_versions(inner) for inner in value]
+    return value
+
+
+def _options() -> dict[str, Any]:
+    options = yaml.safe_load(ssh.DOCUMENTATION)["options"]
+    return {name: _without_versions(option) for name, option in options.items() if name not in _OWN}
+
+
+class ModuleDocFragment:
+    """Options of ``ansible.builtin.ssh`` that mean the same here."""
+
+    DOCUMENTATION: str = yaml.safe_dump({"options": _options()})

@@ -1,0 +1,59 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The first code that runs in the container: ``python -c SOURCE NONCE DEADLINE``.
+
+It must not need the rest of the package, since it is what brings it: the request begins with one line that holds a
+length and that many bytes of zlib-compressed JSON ``{module name: source}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import zlib
+from importlib.machinery import ModuleSpec
+
+PACKAGE = "trainops_worker"
+
+
+class _Memory:
+    """Finder and loader of the modules that came with the request."""
+
+    def __init__(self, sources):
+        self._sources = sources
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self._sources:
+            return None
+        return ModuleSpec(name, self, origin="<%s>" % name, is_package=name == PACKAGE)
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        name = module.__spec__.name
+        exec(compile(self._sources[name], "<%s>" % name, "exec", dont_inherit=True), module.__dict__)
+
+    def get_source(self, name):
+        return self._sources[name]
+
+
+def _start():
+    # The operation's own children and prints must never reach the conversation: it moves to private descriptors.
+    incoming, outgoing, null = os.fdopen(os.dup(0), "rb"), os.dup(1), os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    sys.path[:] = [entry for entry in sys.path if entry]
+    sys.dont_write_bytecode = True
+    size = int(incoming.readline())
+    sys.meta_path.insert(0, _Memory(json.loads(zlib.decompress(incoming.read(size)))))
+    from trainops_worker.channel import serve
+
+    serve(incoming, outgoing, nonce=sys.argv[1], deadline=float(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    _start()

@@ -1,0 +1,55 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading the error stream of an ssh client that may outlive its command."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from typing import IO
+
+
+class Drain(threading.Thread):
+    """Collects a stream beside other work, at most ``limit`` bytes of it.
+
+    The background master that ssh starts with ControlPersist keeps the stream open after the client's end, so waiting for
+    its end of file would last as long as the master lives: :meth:`finish` takes what is there and stops.
+    """
+
+    def __init__(self, stream: IO[bytes], limit: int = 1 << 20) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._limit = limit
+        self._data = bytearray()
+        self._stop_reader, self._stop_writer = os.pipe()
+        os.set_blocking(stream.fileno(), False)
+        self.start()
+
+    def run(self) -> None:
+        handles = [self._stream.fileno(), self._stop_reader]
+        while True:
+            ready, _write, _error = select.select(handles, [], [])
+            if self._stream.fileno() in ready:
+                if not self._take():
+                    return
+            elif self._stop_reader in ready:
+                return
+
+    def _take(self) -> bool:
+        try:
+            data = os.read(self._stream.fileno(), 1 << 16)
+        except BlockingIOError:
+            return True
+        room = self._limit - len(self._data)
+        self._data += data[: max(room, 0)]
+        return bool(data)
+
+    def finish(self) -> bytes:
+        """All that the ended process wrote."""
+        os.close(self._stop_writer)
+        self.join()
+        os.close(self._stop_reader)
+        return bytes(self._data)

@@ -1,0 +1,314 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The way from a login on a node into a container: the command to send and what its outcome means.
+
+One remote command does it all: it decides between ``lxc-attach`` and ``pct``, looks at the container's state first
+(entering a frozen one hangs), optionally collects the node's view of the GPUs beside it, and reports in lines marked by
+a random word (the *nonce*) on stderr, so that neither a talkative login shell nor the exit status, which ssh, sudo, pct and the
+command share, can be mistaken for an answer.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# Nothing of the node's or the SSH client's environment may reach the container.
+CONTAINER_ENVIRONMENT = (
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/root",
+    "USER=root",
+    "LOGNAME=root",
+    "SHELL=/bin/sh",
+    "LANG=C.UTF-8",
+    "container=lxc",
+)
+
+# Runs on the node: $1 nonce, $2 vmid, $3 auto|lxc-attach|pct, $4 '' or the nvidia-smi to ask, $5 its deadline in
+# seconds, then the command for the container. Needs sh alone; PATH is completed because a command given to ssh gets
+# no login shell's PATH.
+_ON_NODE = r"""
+nonce=$1 id=$2 enter=$3 smi=$4 deadline=$5
+shift 5
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C.UTF-8
+export PATH LC_ALL
+say() { printf '%s %s\n' "$nonce" "$*" >&2; }
+where() {
+  say host "$(uname -n)"
+  $run find /etc/pve/nodes -name "$id.conf" 2>/dev/null | while read -r conf; do say conf "$conf"; done
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+run=
+may() { have "$1"; }
+if [ "$(id -u)" != 0 ]; then
+  run='sudo -n'
+  have sudo || { say missing sudo; exit 1; }
+  may() { have "$1" && sudo -n -l "$(command -v "$1")" >/dev/null 2>&1; }
+fi
+if [ "$enter" = auto ]; then
+  enter=lxc-attach
+  may lxc-attach || { may pct && enter=pct; }
+fi
+have "$enter" || { say missing "$enter"; exit 1; }
+say enter "$enter"
+state=$($run lxc-info -n "$id" -s -H 2>&1)
+case $state in
+  STOPPED|STARTING|STOPPING|ABORTING|FREEZING|FROZEN|THAWED|*"doesn't exist"*)
+    say state "$state"
+    where
+    exit 1 ;;
+esac
+if [ -n "$smi" ]; then
+  ( node_view </dev/null 2>/dev/null | sed "s/^/$nonce view /" >&2 ) &
+fi
+case $enter in
+  pct) $run pct exec "$id" -- "$@" ;;
+  *) $run lxc-attach -n "$id" --clear-env -- "$@" ;;
+esac
+rc=$?
+wait
+say left "$rc"
+[ "$rc" = 0 ] || where
+exit "$rc"
+"""
+
+# Runs in the container for everything but the worker: $1 nonce, $2 a shell command as printf %b text. The mark on
+# stdout is where the command's own output begins, the status goes by stderr because 255 would mean "ssh failed".
+_IN_CONTAINER = r"""
+command=$(printf '%b.' "$2")
+printf '%s\n' "$1"
+/bin/sh -c "${command%.}"
+rc=$?
+printf '\n%s status %s\n' "$1" "$rc" >&2
+exit 0
+"""
+
+
+@dataclass(frozen=True)
+class View:
+    """The node's view that is to be collected beside a command: its script and what that needs."""
+
+    script: str
+    nvidia_smi: str
+    deadline: float
+
+
+def escape(text: bytes) -> str:
+    """``text`` as pure ASCII for the shell's ``printf %b``: ``pct`` garbles other bytes without a UTF-8 locale."""
+    return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\0{byte:03o}" for byte in text)
+
+
+def node_command(vmid: int, argv: Sequence[str], *, nonce: str, enter: str = "auto", view: View | None = None) -> str:
+    """The command line for ssh that runs ``argv`` (as it is, with a clean environment) in container ``vmid``."""
+    script = _ON_NODE if view is None else "node_view() {\n" + view.script + "\n}\n" + _ON_NODE
+    smi, deadline = (view.nvidia_smi, f"{view.deadline:g}") if view else ("", "0")
+    words = ["/bin/sh", "-c", script, "trainops", nonce, str(vmid), enter, smi, deadline]
+    words += ["/usr/bin/env", "-i", *CONTAINER_ENVIRONMENT, *argv]
+    return "exec " + shlex.join(words)
+
+
+def shell_argv(command: bytes, nonce: str) -> list[str]:
+    """The argv that runs a shell command in the container with a mark before its output and its status on stderr."""
+    return ["/bin/sh", "-c", _IN_CONTAINER, "trainops", nonce, escape(command)]
+
+
+@dataclass
+class Report:
+    """What the marked lines of one remote command said."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    configs: list[str] = field(default_factory=list)
+    view: list[str] = field(default_factory=list)
+    text: str = ""
+
+    @property
+    def status(self) -> int | None:
+        """The command's own exit status; None when it did not end by itself."""
+        value = self.facts.get("status")
+        return int(value) if value and value.isdigit() else None
+
+    @property
+    def entered(self) -> bool:
+        """Whether the way into the container was found open (the command itself may still have failed)."""
+        return "enter" in self.facts and "state" not in self.facts
+
+
+def read_report(stderr: bytes, nonce: str) -> tuple[Report, bytes]:
+    """Split stderr into our marked lines and the command's own bytes."""
+    mark = nonce.encode("ascii")
+    # The newline before a status line is ours: the command's output may end without one.
+    own = re.sub(rb"\n" + mark + rb" status (\d+)\n", lambda match: b"\0" + match.group(0)[1:], stderr)
+    report, rest = Report(), []
+    for piece in re.split(rb"(?<=\n)|\0", own):
+        if not piece.startswith(mark + b" "):
+            rest.append(piece)
+            continue
+        word, _space, value = piece[len(mark) + 1 :].decode("utf-8", "replace").rstrip("\n").partition(" ")
+        if word == "view":
+            report.view.append(value)
+        elif word == "conf":
+            report.configs.append(value)
+        else:
+            report.facts[word] = value
+    remaining = b"".join(rest)
+    report.text = remaining.decode("utf-8", "replace")
+    return report, remaining
+
+
+@dataclass(frozen=True)
+class Login:
+    """Who logs in where, for messages."""
+
+    host: str
+    user: str | None
+    port: int | None
+
+    def __str__(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{self.host}" + (f":{self.port}" if self.port and self.port != 22 else "")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a container could not be entered: a code for programs and a sentence that names the hop and the fix."""
+
+    code: str
+    message: str
+    retry: bool = False
+
+
+_SSH_FAILURES: tuple[tuple[str, str, str, bool], ...] = (
+    (
+        r"Permission denied \((?P<why>[^)]*)\)",
+        "login-refused",
+        "refused the login ({why}): add your public key to its authorized_keys, or set ansible_user, ansible_ssh_private_key_file or ansible_password",
+        False,
+    ),
+    (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "host-key",
+        "shows another host key than the one in known_hosts: if the node was reinstalled, remove the old one with ssh-keygen -R",
+        False,
+    ),
+    (
+        r"Host key verification failed|No \S+ host key is known",
+        "host-key",
+        "is not in known_hosts: log in once by hand with ssh and compare the fingerprint",
+        False,
+    ),
+    (
+        r"Could not resolve hostname[^\n]*",
+        "node-unreachable",
+        "has no address: correct ansible_host",
+        False,
+    ),
+    (
+        r"(?:Connection refused|No route to host|Network is unreachable|Connection timed out|Operation timed out)",
+        "node-unreachable",
+        "does not answer: check ansible_host and ansible_port, and that the node is up and runs sshd",
+        True,
+    ),
+    (
+        r"Connection (?:closed|reset) by|Connection to \S+ (?:closed|timed out)|kex_exchange_identification|Broken pipe|session request failed|Connection reset",
+        "connection-lost",
+        "closed the connection",
+        True,
+    ),
+)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _ssh_failure(login: Login, text: str) -> Failure:
+    for pattern, code, sentence, retry in _SSH_FAILURES:
+        match = re.search(pattern, text)
+        if match:
+            return Failure(
+                code,
+                f"controller -> node: {login} {sentence.format(**match.groupdict())}. ssh said: {_last_line(text) or match.group(0)}",
+                retry,
+            )
+    return Failure(
+        "ssh-failed", f"controller -> node: ssh to {login} failed: {_last_line(text) or 'no message'}", False
+    )
+
+
+_SUDO_FAILURES: tuple[tuple[str, str], ...] = (
+    (r"a password is required|a terminal is required", "its sudo wants a password"),
+    (r"not allowed to (?:execute|run)|not in the sudoers|may not run sudo", "its sudo rules do not allow it"),
+)
+
+
+def _state_failure(vmid: int, login: Login, report: Report) -> Failure:
+    state = report.facts.get("state", "")
+    host = report.facts.get("host", login.host)
+    places = [conf.split("/") for conf in report.configs if conf.count("/") >= 6]
+    here = [place for place in places if place[4] == host]
+    hop = f"node -> container: on {host} ({login})"
+    for place in places:
+        if place[5] == "qemu-server":
+            return Failure(
+                "is-vm", f"{hop} {vmid} is a virtual machine, not a container: set proxmox_vmid to a container's id"
+            )
+    if places and not here:
+        return Failure(
+            "other-node",
+            f"{hop} there is no container {vmid}: it lives on node {places[0][4]}. Set ansible_host to that node's address",
+        )
+    if "doesn't exist" in state and not here:
+        return Failure(
+            "no-container", f"{hop} there is no container {vmid}: correct proxmox_vmid (pct list shows the ids)"
+        )
+    if state == "FROZEN":
+        return Failure(
+            "frozen",
+            f"{hop} container {vmid} is frozen (suspended, or in a snapshot or backup): resume it with lxc-unfreeze -n {vmid}",
+        )
+    word = "stopped" if state == "STOPPED" or "doesn't exist" in state else state.lower() or "not running"
+    return Failure("stopped", f"{hop} container {vmid} is {word}: start it with pct start {vmid}", word == "starting")
+
+
+def explain(vmid: int, login: Login, returncode: int | None, report: Report) -> Failure:
+    """Why the command did not run in the container, from what ssh, the node's shell and the tools there said."""
+    facts, text = report.facts, report.text
+    missing = facts.get("missing")
+    if missing == "sudo":
+        return Failure(
+            "no-sudo",
+            f"on node {login}: this login is not root and the node has no sudo: log in as root, or install sudo on the node",
+        )
+    if missing:
+        return Failure(
+            "no-tool",
+            f"on node {login}: {missing} is not there: is this a Proxmox VE node? Check ansible_host and proxmox_enter",
+        )
+    for pattern, why in _SUDO_FAILURES:
+        if re.search(pattern, text):
+            return Failure(
+                "no-sudo",
+                f"on node {login}: the login may not enter containers, {why}: log in as root, or allow this user lxc-attach or pct with NOPASSWD in the node's sudoers. It said: {_last_line(text)}",
+            )
+    if "state" in facts:
+        return _state_failure(vmid, login, report)
+    if "enter" not in facts:
+        return _ssh_failure(login, text)
+    if re.search(r"Configuration file 'nodes/\S+' does not exist|not running|[Ff]ailed to get init pid", text):
+        facts = {**facts, "state": "STOPPED" if "not running" in text or "init pid" in text else "doesn't exist"}
+        return _state_failure(vmid, login, Report(facts, report.configs, [], text))
+    said = _last_line(text) or f"exit status {returncode}"
+    if facts.get("left") is None:
+        return Failure(
+            "connection-lost", f"controller -> node: the connection to {login} ended while the command ran: {said}"
+        )
+    return Failure(
+        "attach-refused",
+        f"node -> container: {facts['enter']} could not run a command in container {vmid} on {login}: {said}",
+    )

@@ -1,0 +1,366 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The exchange: one remote command in which a step of ours and the worker in the container talk to each other.
+
+The controller sends the worker's sources and one request; the operation answers with frames, to each of which the step may
+send frames and files back; a result or an error ends it. Input of any size streams in bounded memory. The command's own exit
+status plays no part: only a result frame is a success.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.resources
+import json
+import os
+import queue
+import random
+import secrets
+import selectors
+import struct
+import subprocess
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Failure, Report, View, read_report
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
+
+_ABORT = struct.pack(">I", 0xFFFFFFFF)
+_END = struct.pack(">I", 0)
+_CHUNK = 64 * 1024
+_MAX_LINE = 64 * 1024 * 1024
+_MAX_STDERR = 8 * 1024 * 1024
+_HELLO_SECONDS = 60.0
+_SILENCE_SECONDS = 30.0
+_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class Request:
+    """One operation of the worker.
+
+    ``timeout`` bounds the whole exchange in seconds. ``view`` is a script that the same remote command runs on the node beside the
+    operation.
+    """
+
+    operation: str
+    params: dict[str, Any]
+    python: str = "/usr/bin/python3"
+    timeout: float = 600.0
+    view: View | None = None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a step sends: a kind, JSON values and, optionally, bytes that are read lazily while they are sent.
+
+    An iterator that raises SourceChanged aborts the blob and ends the exchange with that error.
+    """
+
+    kind: str
+    body: dict[str, Any] = field(default_factory=dict)
+    blob: Iterable[bytes] | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An operation's result, and the node's view as raw text where it was asked for."""
+
+    result: dict[str, Any]
+    node_view: str | None = None
+
+
+class Session(Protocol):
+    """A started remote (or local) command whose stdin, stdout and stderr are pipes of ours."""
+
+    process: subprocess.Popen[bytes]
+
+    def failure(self, report: Report) -> Failure:
+        """Why the worker did not say hello, or left without a result."""
+
+
+class Connection(Protocol):
+    """What the exchange needs of a connection plugin."""
+
+    def open_session(
+        self, argv: Sequence[str], nonce: str, view: View | None
+    ) -> contextlib.AbstractContextManager[Session]:
+        """Run ``argv`` where the worker belongs."""
+
+
+Answer = Callable[[dict[str, Any]], Iterable[Frame]]
+Progress = Callable[[dict[str, Any]], None]
+
+
+class _NotStarted(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def no_answer(frame: dict[str, Any]) -> Iterable[Frame]:
+    """For operations that ask nothing back."""
+    raise AnsibleError(f"unexpected frame {frame.get('kind')!r} from the worker")
+
+
+def exchange(connection: Any, request: Request, answer: Answer = no_answer, progress: Progress | None = None) -> Reply:
+    """Run one operation over ``connection`` (``trainops.proxmox.pct`` or ``local``) and return its result.
+
+    Only a failure before the worker said hello is tried again, so no operation ever runs twice.
+
+    Raises AnsibleConnectionFailure (naming the hop) when the worker could not be reached or was lost, StepError for an
+    expected failure of the operation, SourceChanged when a file changed while it was sent.
+    """
+    way = _way(connection)
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _converse(way, request, answer, progress)
+        except _NotStarted as error:
+            if not error.failure.retry or attempt == _ATTEMPTS - 1:
+                raise AnsibleConnectionFailure(error.failure.message) from error
+            # Refused connections come in bursts when many hosts share a node: spread the next try.
+            time.sleep(random.uniform(0.1, 0.4) * 2**attempt)
+    raise AnsibleConnectionFailure("no attempt was made")
+
+
+def _way(connection: Any) -> Connection:
+    if hasattr(connection, "open_session"):
+        way: Connection = connection
+        return way
+    if connection.transport == "local":
+        return _Local()
+    raise AnsibleError(
+        f"this step needs the connection trainops.proxmox.pct, but the host's is {connection.transport!r}: "
+        "set ansible_connection: trainops.proxmox.pct in the vars of the group of containers"
+    )
+
+
+class _LocalSession:
+    def __init__(self, process: subprocess.Popen[bytes], python: str) -> None:
+        self.process = process
+        self._python = python
+
+    def failure(self, report: Report) -> Failure:
+        said = report.text.strip().splitlines()
+        return Failure(
+            "python-failed", f"on the controller: {self._python} did not run: {said[-1] if said else 'no message'}"
+        )
+
+
+class _Local:
+    """The worker on the controller itself: steps that need no container use the same code."""
+
+    @contextlib.contextmanager
+    def open_session(self, argv: Sequence[str], nonce: str, view: View | None) -> Iterator[Session]:
+        pipe = subprocess.PIPE
+        try:
+            process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        except OSError as error:
+            raise _NotStarted(
+                Failure("no-python", f"on the controller: {argv[0]} cannot be run ({error.strerror}): set python")
+            ) from error
+        with _ended(process):
+            yield _LocalSession(process, argv[0])
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Whatever happens, no process and no pipe is left."""
+    try:
+        yield
+    finally:
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+@functools.cache
+def _worker() -> tuple[str, bytes]:
+    """The boot source and the packed sources of the whole worker."""
+    sources: dict[str, str] = {}
+    boot = ""
+    for entry in importlib.resources.files(f"{__package__}._worker").iterdir():
+        name = entry.name.removesuffix(".py")
+        if name == "boot":
+            boot = entry.read_text("utf-8")
+        elif entry.name.endswith(".py"):
+            module = "trainops_worker" if name == "__init__" else f"trainops_worker.{name}"
+            sources[module] = entry.read_text("utf-8")
+    packed = zlib.compress(json.dumps(sources).encode("utf-8"), 6)
+    return boot, b"%d\n" % len(packed) + packed
+
+
+class _Reader(threading.Thread):
+    """Reads both outputs while the step may be blocked in sending; ends the command when it is silent or too late."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], nonce: str, deadline: float, progress: Progress | None
+    ) -> None:
+        super().__init__(daemon=True)
+        self.frames: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.stderr = bytearray()
+        self.hello = False
+        self.broken = ""
+        self._process = process
+        self._mark = nonce.encode("ascii") + b"\n"
+        self._progress = progress
+        self._line = bytearray()
+        self._deadline = time.monotonic() + deadline
+        self._silent_after = time.monotonic() + _HELLO_SECONDS
+
+    def run(self) -> None:
+        process = self._process
+        with selectors.DefaultSelector() as selector:
+            for stream in (process.stdout, process.stderr):
+                if stream:
+                    os.set_blocking(stream.fileno(), False)
+                    selector.register(stream, selectors.EVENT_READ)
+            # ssh's background master keeps stderr open: the end of stdout together with the process is the end.
+            while selector.get_map():
+                now = time.monotonic()
+                if now > min(self._deadline, self._silent_after):
+                    self._give_up("no answer within its deadline" if now > self._deadline else "no sign of life")
+                ready = selector.select(0.5 if process.stdout in selector.get_map() else 0.01)
+                for key, _events in ready:
+                    if not self._take(key.fd, key.fileobj is process.stdout):
+                        selector.unregister(key.fileobj)
+                if not ready and process.poll() is not None:
+                    break
+        self.frames.put(None)
+
+    def _give_up(self, why: str) -> None:
+        if not self.broken:
+            self.broken = why
+        self._process.kill()
+
+    def _take(self, fd: int, is_stdout: bool) -> bool:
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        if not is_stdout:
+            if len(self.stderr) < _MAX_STDERR:
+                self.stderr += data
+            return True
+        self._silent_after = time.monotonic() + _SILENCE_SECONDS
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._line += line + b"\n"
+            self._whole(bytes(self._line))
+            self._line.clear()
+        self._line += rest
+        if len(self._line) > _MAX_LINE:
+            self._give_up("an answer without end")
+        return True
+
+    def _whole(self, line: bytes) -> None:
+        if not self.hello:
+            # A login shell may have printed anything before, even without an end of line.
+            self.hello = line.endswith(self._mark)
+            return
+        try:
+            frame = json.loads(line)
+            kind = frame["kind"]
+        except (ValueError, TypeError, KeyError):
+            self._give_up("an answer that is no frame")
+            return
+        if kind == "progress":
+            if self._progress:
+                self._progress(frame)
+        elif kind != "beat":
+            if self.frames.qsize() > 1000:
+                self._give_up("more answers than were asked for")
+            self.frames.put(frame)
+
+
+def _send(stream: Any, frame: Frame) -> None:
+    body = dict(frame.body, kind=frame.kind)
+    stream.write(json.dumps(body, separators=(",", ":")).encode("ascii") + b"\n")
+    if frame.blob is not None:
+        try:
+            for data in frame.blob:
+                view = memoryview(data)
+                for start in range(0, len(view), _CHUNK):
+                    piece = view[start : start + _CHUNK]
+                    stream.write(struct.pack(">I", len(piece)))
+                    stream.write(piece)
+        except SourceChanged:
+            stream.write(_ABORT)
+            stream.flush()
+            raise
+        stream.write(_END)
+
+
+def _drive(reader: _Reader, stream: Any, request: Request, answer: Answer) -> dict[str, Any] | None:
+    """Send the request and answer frames until the result; None when the conversation broke off."""
+    _boot, packed = _worker()
+    try:
+        stream.write(packed)
+        _send(stream, Frame("request", {"operation": request.operation, "params": request.params}))
+        stream.flush()
+        while True:
+            frame = reader.frames.get()
+            if frame is None:
+                return None
+            if frame["kind"] == "result":
+                value: dict[str, Any] = frame["value"]
+                return value
+            if frame["kind"] == "error":
+                raise StepError(frame["code"], frame["message"], frame["details"])
+            for reply in answer(frame):
+                _send(stream, reply)
+            stream.flush()
+    except BrokenPipeError:
+        return _last_word(reader)
+
+
+def _last_word(reader: _Reader) -> dict[str, Any] | None:
+    """A worker that refused in the middle of a stream has closed its end; its reason is already on the way."""
+    reader.join()
+    while (frame := reader.frames.get()) is not None:
+        if frame["kind"] == "error":
+            raise StepError(frame["code"], frame["message"], frame["details"])
+    return None
+
+
+def _converse(way: Connection, request: Request, answer: Answer, progress: Progress | None) -> Reply:
+    nonce = secrets.token_hex(8)
+    boot, _packed = _worker()
+    argv = [request.python, "-B", "-c", boot, nonce, f"{request.timeout:g}"]
+    with way.open_session(argv, nonce, request.view) as session:
+        stream = session.process.stdin
+        reader = _Reader(session.process, nonce, request.timeout + 5, progress)
+        reader.start()
+        result = _drive(reader, stream, request, answer)
+        with contextlib.suppress(OSError):
+            stream.close()  # type: ignore[union-attr]
+        reader.join()
+        session.process.wait()
+        report, _rest = read_report(bytes(reader.stderr), nonce)
+        if result is None:
+            raise _lost(session, reader, report)
+        return Reply(result, "\n".join(report.view) if request.view and not isinstance(way, _Local) else None)
+
+
+def _lost(session: Session, reader: _Reader, report: Report) -> Exception:
+    if reader.broken:
+        return AnsibleConnectionFailure(f"{session.failure(report).message} ({reader.broken}: the command was ended)")
+    if reader.hello:
+        return AnsibleConnectionFailure(
+            f"in the container: the worker ended without a result. {session.failure(report).message}"
+        )
+    return _NotStarted(session.failure(report))
