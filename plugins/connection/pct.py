@@ -10,12 +10,14 @@ short_description: Run tasks in an LXC container of Proxmox VE, over SSH to its 
 version_added: 0.1.0
 author: trainops contributors (@trainops)
 description:
-  - Logs in to a Proxmox VE node with OpenSSH and enters the container there with C(lxc-attach) or C(pct exec). The container needs
-    no SSH server and no network.
+  - Logs in to a Proxmox VE node with OpenSSH and enters the container there with C(lxc-attach) or C(pct exec).
+    The container needs no SSH server and no network.
   - It extends ansible-core's C(ssh) connection, so every option of it, C(~/.ssh/config), jump hosts, agents, host keys
-    and ControlPersist work as they do there. They concern the login on the node; inside the container tasks run as root, and C(become) works there.
+    and ControlPersist work as they do there. They concern the login on the node.
+  - Inside the container tasks run as root, and C(become) works there.
   - The container gets a clean environment. Nothing of the node's or the SSH client's environment reaches it.
-  - A command's own exit status is carried beside ssh's, so a command that ends with 255 is a failed task and not an unreachable host.
+  - A command's own exit status is carried beside ssh's, so a command that ends with 255 is a failed task
+    and not an unreachable host.
 extends_documentation_fragment:
   - ansible.builtin.connection_pipelining
   - trainops.proxmox.ssh
@@ -39,7 +41,8 @@ options:
   enter:
     description:
       - How to enter the container on the node.
-      - V(auto) takes C(lxc-attach), which costs 13 ms where every C(pct) call costs more than a second, and C(pct) where the login is allowed nothing else.
+      - V(auto) takes C(lxc-attach), which costs 13 ms where every C(pct) call costs more than a second,
+        and C(pct) where the login is allowed nothing else.
     type: str
     choices: [auto, lxc-attach, pct]
     default: auto
@@ -52,7 +55,8 @@ options:
         key: enter
   sessions:
     description:
-      - How many sessions this controller may hold open on one node at a time, over all hosts of a play. More tasks wait for a free one.
+      - How many sessions this controller may hold open on one node at a time, over all hosts of a play.
+        More tasks wait for a free one.
       - A stock OpenSSH server allows 10 on one connection.
     type: int
     default: 8
@@ -111,13 +115,14 @@ options:
     vars:
       - name: proxmox_control_path
   use_tty:
-    description: Whether to ask for a terminal on the node. Its line ends and messages would get into the output of commands.
+    description: Ask for a terminal on the node. Its line ends and messages would get into the output of commands.
     type: bool
     default: false
     vars:
       - name: proxmox_use_tty
 notes:
-  - Set E(ansible_connection=trainops.proxmox.pct) in the vars of the group of containers. Without it, tasks would run on the hypervisor.
+  - Set C(ansible_connection) to V(trainops.proxmox.pct) in the vars of the group of containers.
+    Without it, tasks would run on the hypervisor.
   - Do not set it in the group C(all), a task that is delegated to a node has no container.
 seealso:
   - plugin: ansible.builtin.ssh
@@ -151,7 +156,7 @@ from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible.plugins.connection.ssh import Connection as SSHConnection
 from ansible.utils.display import Display
 from ansible.utils.path import unfrackpath
-from ansible_collections.trainops.proxmox.plugins.plugin_utils import enter
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import enter, hops
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.drain import Drain
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import TrainopsError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.slots import slot
@@ -168,7 +173,7 @@ def _stream(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 class _Nothing(bytes):
-    """Empty input that core does not mistake for no input: that would make the command's stdin a terminal and hang it."""
+    """Empty input that core does not mistake for no input, for which it would make stdin a terminal."""
 
     def __bool__(self) -> bool:
         return True
@@ -177,21 +182,20 @@ class _Nothing(bytes):
 class _Session:
     """A running ssh client whose pipes are ours."""
 
-    def __init__(self, process: subprocess.Popen[bytes], vmid: int, login: enter.Login, python: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], vmid: int, login: hops.Login, python: str) -> None:
         self.process = process
         self._vmid = vmid
         self._login = login
         self._python = python
 
-    def failure(self, report: enter.Report) -> enter.Failure:
-        missing = f"{self._python}" in report.text and "No such file" in report.text
-        if report.entered and (report.facts.get("left") == "127" or missing):
-            return enter.Failure(
+    def failure(self, report: enter.Report) -> hops.Failure:
+        if report.entered and report.facts.get("left") in ("126", "127"):
+            return hops.Failure(
                 "no-python",
-                f"in the container: there is no Python at {self._python} in container {self._vmid}: set training_python to the interpreter that trains "
-                "(or the option python of the module)",
+                f"in the container: there is no Python at {self._python} in container {self._vmid}: "
+                "set training_python (or the module's option python) to the interpreter that trains",
             )
-        return enter.explain(self._vmid, self._login, self.process.returncode, report)
+        return hops.explain(self._vmid, self._login, self.process.returncode, report)
 
 
 class Connection(SSHConnection):
@@ -215,8 +219,8 @@ class Connection(SSHConnection):
         return int(self.get_option("vmid"))
 
     @property
-    def _login(self) -> enter.Login:
-        return enter.Login(self.host, self.user or None, self.port)
+    def _login(self) -> hops.Login:
+        return hops.Login(self.host, self.user or None, self.port)
 
     @staticmethod
     def _create_control_path(
@@ -269,14 +273,14 @@ class Connection(SSHConnection):
         """One attempt, and more only while nothing has begun on the node: core would replay a command that ran."""
         for attempts_left in range(int(self.get_option("reconnection_retries")), -1, -1):
             code, stdout, stderr = self._bare_run(cmd, in_data, sudoable=sudoable, checkrc=checkrc)
-            lost = enter.explain(self._vmid, self._login, code, enter.Report(text=to_text(stderr)))
+            lost = hops.explain(self._vmid, self._login, code, enter.Report(text=to_text(stderr)))
             if code != 255 or b" enter " in stderr or not lost.retry or not attempts_left:
                 break
             display.vv(f"PCT: {lost.message}: once more, {attempts_left} left", host=self.host)
         return code, stdout, stderr
 
     def _failed(self, code: int | None, report: enter.Report, started: bool) -> AnsibleConnectionFailure:
-        failure = enter.explain(self._vmid, self._login, code, report)
+        failure = hops.explain(self._vmid, self._login, code, report)
         lost = " The command had begun and may have run on." if started else ""
         return AnsibleConnectionFailure(failure.message + lost)
 
@@ -340,11 +344,11 @@ class Connection(SSHConnection):
         with self._popen(remote, subprocess.PIPE) as process:
             yield _Session(process, self._vmid, self._login, argv[0])
 
-    def put_file(self, in_path: str, out_path: str) -> None:
-        """Copy a local file into the container; ``out_path`` as the container's shell would read it without expansion."""
+    def put_file(self, in_path: str, out_path: str) -> tuple[int, bytes, bytes]:
+        """Copy a local file into the container, to exactly ``out_path``."""
         nonce = secrets.token_hex(8)
         try:
-            source = open(to_bytes(in_path, errors="surrogate_or_strict"), "rb")
+            source = open(to_bytes(in_path, errors="surrogate_or_strict"), "rb")  # noqa: SIM115 - closed below
         except FileNotFoundError as error:
             raise AnsibleFileNotFound(f"file or module does not exist: {to_text(in_path)}") from error
         with source, self._popen(self._cat(nonce, out_path, "cat > "), source) as process:
@@ -352,9 +356,9 @@ class Connection(SSHConnection):
             _stream(process.stdout).read()
             process.wait()
             stderr = drain.finish()
-        self._transferred(process, stderr, nonce, f"write {to_text(out_path)}")
+        return self._transferred(process, stderr, nonce, f"write {to_text(out_path)}")
 
-    def fetch_file(self, in_path: str, out_path: str) -> None:
+    def fetch_file(self, in_path: str, out_path: str) -> tuple[int, bytes, bytes]:
         """Copy a file of the container to the controller."""
         nonce = secrets.token_hex(8)
         mark = nonce.encode() + b"\n"
@@ -366,18 +370,20 @@ class Connection(SSHConnection):
                 shutil.copyfileobj(stdout, target, _CHUNK)
             process.wait()
             stderr = drain.finish()
-        self._transferred(process, stderr, nonce, f"read {to_text(in_path)}")
+        return self._transferred(process, stderr, nonce, f"read {to_text(in_path)}")
 
     def _cat(self, nonce: str, path: str, redirect: str) -> str:
         quoted: str = self._shell.quote(to_text(path, errors="surrogate_or_strict"))
         argv = enter.shell_argv(to_bytes(redirect + quoted, errors="surrogate_or_strict"), nonce)
         return enter.node_command(self._vmid, argv, nonce=nonce, enter=self.get_option("enter"))
 
-    def _transferred(self, process: subprocess.Popen[bytes], stderr: bytes, nonce: str, what: str) -> None:
+    def _transferred(
+        self, process: subprocess.Popen[bytes], stderr: bytes, nonce: str, what: str
+    ) -> tuple[int, bytes, bytes]:
         report, own = enter.read_report(stderr, nonce)
         if report.status is None:
             raise self._failed(process.returncode, report, started=False)
         if report.status:
-            raise AnsibleError(
-                f"in the container: could not {what}: {to_text(own).strip() or f'exit status {report.status}'}"
-            )
+            said = to_text(own).strip() or f"exit status {report.status}"
+            raise AnsibleError(f"in the container: could not {what}: {said}")
+        return report.status, b"", own

@@ -12,17 +12,7 @@ import yaml
 from ansible.plugins.connection import ssh
 
 # Options that the connection plugin of this collection declares itself, with another default or meaning.
-_OWN = (
-    "pipelining",
-    "use_tty",
-    "ssh_args",
-    "control_path",
-    "host",
-    "ssh_transfer_method",
-    "scp_executable",
-    "sftp_executable",
-)
-_OWN += ("scp_extra_args", "sftp_extra_args", "sftp_batch_mode")
+_OWN = {"pipelining", "use_tty", "ssh_args", "control_path", "host"}
 
 
 def _without_versions(value: Any) -> Any:

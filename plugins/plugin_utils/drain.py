@@ -15,8 +15,8 @@ from typing import IO
 class Drain(threading.Thread):
     """Collects a stream beside other work, at most ``limit`` bytes of it.
 
-    The background master that ssh starts with ControlPersist keeps the stream open after the client's end, so waiting for
-    its end of file would last as long as the master lives: :meth:`finish` takes what is there and stops.
+    The background master that ssh starts with ControlPersist keeps the stream open after the client's end, so waiting
+    for its end of file would last as long as the master lives: :meth:`finish` takes what is there and stops.
     """
 
     def __init__(self, stream: IO[bytes], limit: int = 1 << 20) -> None:

@@ -4,9 +4,9 @@
 
 """The exchange: one remote command in which a step of ours and the worker in the container talk to each other.
 
-The controller sends the worker's sources and one request; the operation answers with frames, to each of which the step may
-send frames and files back; a result or an error ends it. Input of any size streams in bounded memory. The command's own exit
-status plays no part: only a result frame is a success.
+The controller sends the worker's sources and one request; the operation answers with frames, to each of which the step
+may send frames and files back; a result or an error ends it. Input of any size streams in bounded memory. The command's
+own exit status plays no part: only a result frame is a success.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Failure, Report, View, read_report
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report, View, read_report
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Failure
 
 _ABORT = struct.pack(">I", 0xFFFFFFFF)
 _END = struct.pack(">I", 0)
@@ -47,8 +48,8 @@ _ATTEMPTS = 4
 class Request:
     """One operation of the worker.
 
-    ``timeout`` bounds the whole exchange in seconds. ``view`` is a script that the same remote command runs on the node beside the
-    operation.
+    ``timeout`` bounds the whole exchange in seconds. ``view`` is a script that the same remote command runs on the node
+    beside the operation.
     """
 
     operation: str

@@ -34,8 +34,8 @@ def slot(directory: str, node: str, limit: int, patience: float) -> Iterator[Non
     handle = _take(directory, digest, limit, time.monotonic() + patience)
     if handle is None:
         raise TrainopsError(
-            f"no free session to {node} within {patience:.0f} s: {limit} are in use by this controller. Lower forks, or raise "
-            "proxmox_sessions together with MaxSessions of the node's sshd"
+            f"no free session to {node} within {patience:.0f} s: {limit} are in use by this controller. "
+            "Lower forks, or raise proxmox_sessions together with MaxSessions of the node's sshd"
         )
     try:
         yield

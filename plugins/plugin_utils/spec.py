@@ -43,7 +43,7 @@ def argument_spec(module: str) -> dict[str, Any]:
 
 
 def _fragment(fragment: str) -> dict[str, Any]:
-    """The options of one of this collection's own doc fragments (``trainops.proxmox.NAME`` or ``trainops.proxmox.NAME.PART``)."""
+    """The options of one of this collection's own doc fragments (``trainops.proxmox.NAME[.PART]``)."""
     parts = fragment.split(".")
     if parts[:2] != ["trainops", "proxmox"]:
         return {}

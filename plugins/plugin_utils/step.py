@@ -26,7 +26,8 @@ class StepAction(ActionBase):
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Do the step. Returns the result's values; ``summary`` is the one line a person reads.
 
-        May raise StepError and TrainopsError, which fail the task, and AnsibleConnectionFailure, which makes the host unreachable.
+        May raise StepError and TrainopsError, which fail the task, and AnsibleConnectionFailure, which makes the host
+        unreachable.
         """
         raise NotImplementedError
 
@@ -51,4 +52,5 @@ class StepAction(ActionBase):
         from ansible_collections.trainops.proxmox.plugins.plugin_utils.spec import argument_spec
 
         name = self._task.resolved_action or self._task.action
-        return self.validate_argument_spec(**argument_spec(name))
+        validated: tuple[Any, dict[str, Any]] = self.validate_argument_spec(**argument_spec(name))
+        return validated

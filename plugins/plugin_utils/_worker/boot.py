@@ -16,32 +16,42 @@ import sys
 import zlib
 from importlib.machinery import ModuleSpec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
 PACKAGE = "trainops_worker"
 
 
 class _Memory:
     """Finder and loader of the modules that came with the request."""
 
-    def __init__(self, sources):
+    def __init__(self, sources: dict[str, str]) -> None:
         self._sources = sources
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name not in self._sources:
             return None
-        return ModuleSpec(name, self, origin="<%s>" % name, is_package=name == PACKAGE)
+        return ModuleSpec(
+            name,
+            self,  # type: ignore[arg-type]
+            origin=f"<{name}>",
+            is_package=name == PACKAGE,
+        )
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
 
-    def exec_module(self, module):
-        name = module.__spec__.name
-        exec(compile(self._sources[name], "<%s>" % name, "exec", dont_inherit=True), module.__dict__)
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        exec(compile(self._sources[name], f"<{name}>", "exec", dont_inherit=True), module.__dict__)
 
-    def get_source(self, name):
+    def get_source(self, name: str) -> str:
         return self._sources[name]
 
 
-def _start():
+def _start() -> None:
     # The operation's own children and prints must never reach the conversation: it moves to private descriptors.
     incoming, outgoing, null = os.fdopen(os.dup(0), "rb"), os.dup(1), os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -50,7 +60,7 @@ def _start():
     sys.dont_write_bytecode = True
     size = int(incoming.readline())
     sys.meta_path.insert(0, _Memory(json.loads(zlib.decompress(incoming.read(size)))))
-    from trainops_worker.channel import serve
+    from trainops_worker.channel import serve  # type: ignore[import-not-found] # it exists from here on
 
     serve(incoming, outgoing, nonce=sys.argv[1], deadline=float(sys.argv[2]))
 

@@ -74,7 +74,7 @@ class Channel:
             _leave()
         frame: dict[str, Any] = json.loads(line)
         if frame.get("kind") not in kinds:
-            raise WorkerError("protocol", "expected one of %s, got %r" % (", ".join(kinds), frame.get("kind")))
+            raise WorkerError("protocol", f"expected one of {kinds}, got {frame.get('kind')!r}")
         return frame
 
     def read_blob(self) -> Iterator[bytes]:
@@ -89,7 +89,7 @@ class Channel:
             if size == ABORT:
                 raise WorkerError("source-changed", "the controller could not finish sending a file")
             if size > CHUNK:
-                raise WorkerError("protocol", "a chunk of %d bytes is larger than agreed" % size)
+                raise WorkerError("protocol", f"a chunk of {size} bytes is larger than agreed")
             yield self._read(size)
 
     def progress(self, done: int, total: int, what: str) -> None:
@@ -108,7 +108,7 @@ class Channel:
             if any(event & _GONE for _fd, event in poll.poll(BEAT_SECONDS * 1000)):
                 _leave()
             if time.monotonic() > end:
-                message = "not finished within %d s" % deadline
+                message = f"not finished within {deadline:g} s"
                 self.send_if_free("error", {"code": "deadline", "message": message, "details": {}}, patience=1.0)
                 _leave()
             self.send_if_free("beat", {}, patience=BEAT_SECONDS)
@@ -136,7 +136,7 @@ def _leave() -> None:
 def serve(incoming: BinaryIO, outgoing: int, nonce: str, deadline: float) -> None:
     """Say hello, run the one requested operation and send its result or error."""
     channel = Channel(incoming, outgoing)
-    os.write(outgoing, ("%s\n" % nonce).encode("ascii"))
+    os.write(outgoing, f"{nonce}\n".encode("ascii"))
     threading.Thread(target=channel.watch, args=(deadline,), daemon=True).start()
     request = channel.receive("request")
     try:
@@ -147,5 +147,5 @@ def serve(incoming: BinaryIO, outgoing: int, nonce: str, deadline: float) -> Non
     except Exception as error:
         import traceback
 
-        text = "%s: %s" % (type(error).__name__, error)
+        text = f"{type(error).__name__}: {error}"
         channel.send("error", {"code": "crash", "message": text, "details": {"traceback": traceback.format_exc()}})
