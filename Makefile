@@ -1,3 +1,62 @@
-venv:
-	@tools/setup venv
+# What a developer or a CI job calls; `make` alone lists it. Each target sets up what it needs by itself.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Ansible refuses a locale that is not UTF-8; this one is there on every Debian.
+export LC_ALL := C.UTF-8
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile | while IFS=: read -r name text; do printf '%-10s%s\n' "$$name" "$$text"; done
+
 .PHONY: venv
+venv: ## make .venv with the newest Python that runs (3.11 to 3.13), this repository as its collection
+	@tools/setup venv
+
+.PHONY: deps
+deps: ## install the Debian packages that the lab needs (as root)
+	@tools/setup deps
+
+.PHONY: test
+test: venv deps ## run everything: lint, molecule, then unit tests and journeys on the lab
+	@python tools/lint.py
+	@$(MAKE) molecule
+	@python -m pytest $(PYTEST_ARGS)
+
+.PHONY: unit
+unit: venv ## run the unit tests (PYTEST_ARGS="-k name" passes options)
+	@python -m pytest tests/unit $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: venv ## run every static check; `make lint CHECKS="mypy yamllint"` runs some
+	@python tools/lint.py $(CHECKS)
+
+.PHONY: molecule
+molecule: venv deps ## run the molecule scenarios on the lab
+	@cd extensions && molecule test --all
+
+.PHONY: lab
+lab: venv deps ## start the one-machine lab (or repair it)
+	@python -m lab up
+
+.PHONY: demo
+demo: venv deps ## run the main job on the lab and show it
+	@python -m lab.demo
+
+.PHONY: bench
+bench: venv deps ## measure deploys beside the bare commands, on the lab
+	@python -m bench
+
+.PHONY: dist
+dist: venv ## build wheel, sdist and Galaxy tarball into dist/
+	@python -m build --no-isolation --outdir dist >/dev/null
+	@ansible-galaxy collection build --force --output-path dist >/dev/null
+	@ls -l dist
+
+.PHONY: clean
+clean: ## take the lab down and remove what was built here, .venv included
+	@if [ -x .venv/bin/python ] && [ "$$(id -u)" = 0 ]; then python -m lab down; fi
+	rm -rf .venv .venv.lock .cache .ansible .hypothesis dist tests/output
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,136 @@
+"""The wheel, the sdist and the Galaxy tarball are built and hold what a user needs, and nothing of the development."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+INSIDE = "ansible_collections/trainops/proxmox/"
+SHIPPED = ("meta", "playbooks", "plugins", "roles")
+DEVELOPMENT = ("bench", "examples", "extensions", "inventories", "lab", "tests", "tools", ".ci", ".venv", ".cache")
+
+
+def run(*argv: str | Path, env: dict[str, str] | None = None) -> str:
+    """Run a command in the repository and return its output; show all of it when it fails."""
+    done = subprocess.run(
+        list(map(str, argv)), cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def shipped_files() -> set[str]:
+    """Return the collection's files in the checkout, relative to its root."""
+    found = (path for name in SHIPPED for path in (ROOT / name).rglob("*") if path.is_file())
+    return {str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts}
+
+
+@pytest.fixture(scope="module")
+def python_artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist and the wheel that is built from it."""
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(python_artefacts: Path) -> Path:
+    """The wheel."""
+    (path,) = python_artefacts.glob("trainops-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Galaxy tarball."""
+    out = tmp_path_factory.mktemp("galaxy")
+    run(BIN / "ansible-galaxy", "collection", "build", "--output-path", out)
+    (path,) = out.glob("trainops-proxmox-*.tar.gz")
+    return path
+
+
+def test_wheel_holds_the_package_and_the_whole_collection(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    package = {str(path.relative_to(ROOT)) for path in (ROOT / "trainops").rglob("*.py")}
+    assert package <= names
+    assert {INSIDE + name for name in shipped_files()} <= names
+    assert {INSIDE + name for name in ("galaxy.yml", "README.md", "LICENSE")} <= names
+
+
+def test_wheel_holds_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"ansible_collections", "trainops", wheel_info(wheel)}
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+    assert not [name for name in names if name.removeprefix(INSIDE).split("/")[0] in DEVELOPMENT]
+
+
+def wheel_info(wheel: Path) -> str:
+    """Return the name of the wheel's metadata folder."""
+    name, version = wheel.name.split("-")[:2]
+    return f"{name}-{version}.dist-info"
+
+
+def test_wheel_installs_the_command(wheel: Path) -> None:
+    entry_points = zipfile.ZipFile(wheel).read(f"{wheel_info(wheel)}/entry_points.txt").decode()
+    assert "trainops = trainops.cli:main" in entry_points.splitlines()
+
+
+def test_ansible_finds_the_collection_of_an_unpacked_wheel(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    listing = run(
+        BIN / "ansible-galaxy",
+        "collection",
+        "list",
+        "trainops.proxmox",
+        env={"ANSIBLE_COLLECTIONS_PATH": str(tmp_path), "ANSIBLE_COLLECTIONS_SCAN_SYS_PATH": "false"},
+    )
+    assert ["trainops.proxmox", galaxy()["version"]] in [line.split() for line in listing.splitlines()]
+
+
+def test_tarball_is_the_collection_without_the_development(tarball: Path) -> None:
+    with tarfile.open(tarball) as archive:
+        names = {member.name for member in archive.getmembers() if member.isfile()}
+    assert shipped_files() <= names
+    assert {name.split("/")[0] for name in names} - set(SHIPPED) == {
+        "FILES.json",
+        "LICENSE",
+        "LICENSES",
+        "MANIFEST.json",
+        "README.md",
+        "changelogs",
+    }
+
+
+def test_sdist_carries_what_the_wheel_is_built_from(python_artefacts: Path) -> None:
+    (sdist,) = python_artefacts.glob("trainops-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {member.name.split("/", 1)[1] for member in archive.getmembers() if member.isfile()}
+    assert {"pyproject.toml", "galaxy.yml", "tools/hatch_build.py", *shipped_files()} <= names
+    assert not [name for name in names if name.split("/")[0] in (".venv", ".cache", "dist")]
+
+
+def galaxy() -> dict[str, str]:
+    """Return the collection's metadata."""
+    loaded: dict[str, str] = yaml.safe_load((ROOT / "galaxy.yml").read_text())
+    return loaded
+
+
+def test_both_artefacts_have_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == galaxy()["version"]
+
+
+def test_action_group_lists_every_action() -> None:
+    groups = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"]
+    actions = {path.stem for path in (ROOT / "plugins/action").glob("*.py") if not path.stem.startswith("_")}
+    assert actions <= set(groups["trainops"])
