@@ -229,7 +229,7 @@ clocks.applications.memory|clocks.applications.mem [MHz] = 3201
 clocks.default_applications.graphics|clocks.default_applications.gr [MHz] = 1980
 clocks.default_applications.memory|clocks.default_applications.mem [MHz] = 3201
 clocks.max.graphics|clocks.max.gr [MHz] = 1980
-clocks.max.sm [MHz] = 1980
+clocks.max.sm|clocks.max.sm [MHz] = 1980
 clocks.max.memory|clocks.max.mem [MHz] = 3201
 mig.mode.current = Disabled
 mig.mode.pending = Disabled
@@ -239,10 +239,10 @@ c2c.mode = Disabled
 protected_memory.total [MiB] = 0
 protected_memory.used [MiB] = 0
 protected_memory.free [MiB] = 0
-fabric.state = Completed
-fabric.status = Success
-fabric.cliqueId = 0
-fabric.clusterUuid = 00000000-0000-0000-0000-000000000000
+fabric.state = {fabric_state}
+fabric.status = {fabric_status}
+fabric.cliqueId = {fabric_clique}
+fabric.clusterUuid = {fabric_cluster}
 fabric.health.summary = N/A
 fabric.health.bandwidth = N/A
 fabric.health.route_recovery_in_progress = N/A
@@ -516,10 +516,10 @@ clock_policy
  auto_boost N/A
  auto_boost_default N/A
 fabric
- state N/A
- status N/A
- cliqueId N/A
- clusterUuid N/A
+ state {fabric_state}
+ status {fabric_status}
+ cliqueId {fabric_clique}
+ clusterUuid {fabric_cluster}
  health
   summary N/A
   bandwidth N/A
@@ -654,7 +654,7 @@ def parse(argv: list[str]) -> dict[str, tuple[str, str]]:
         name, equals, value = written.partition("=")
         name = LONG.get(name, name)
         if name not in WITH_VALUE and (name not in FLAGS or equals):
-            raise Answer(255, f"ERROR: Option {written} is not recognized. Please run 'nvidia-smi -h'.\n\n")
+            raise unrecognized(written, within_query=any(other.startswith("--query-") for other in argv))
         if name in WITH_VALUE and not equals:
             if rest:
                 value = rest.pop(0)
@@ -663,6 +663,13 @@ def parse(argv: list[str]) -> dict[str, tuple[str, str]]:
         options[name] = (written, value)
     check_combination(options)
     return options
+
+
+def unrecognized(written: str, within_query: bool) -> Answer:
+    """The real one has a parser of its own for the --query- switches, which words this differently."""
+    if within_query:
+        return Answer(2, f"ERROR: Option {written} is not recognized. {FOR_HELP}\n\n")
+    return Answer(255, f"ERROR: Option {written} is not recognized. Please run 'nvidia-smi -h'.\n\n")
 
 
 def check_combination(options: dict[str, tuple[str, str]]) -> None:
@@ -678,9 +685,9 @@ def check_combination(options: dict[str, tuple[str, str]]) -> None:
     if queries:
         for name, (written, _) in options.items():
             if name in ("-q", "-x", "-d"):
-                raise Answer(2, f"ERROR: Option {written} is not recognized. {FOR_HELP}\n\n")
+                raise unrecognized(written, within_query=True)
     elif "--format" in options:
-        raise Answer(255, f"ERROR: Option {options['--format'][0]} is not recognized. Please run 'nvidia-smi -h'.\n\n")
+        raise unrecognized(options["--format"][0], within_query=False)
     combination = "Invalid combination of input arguments"
     if "-x" in options and "-d" in options:
         flags = "--display/-d flags can not be combined with -x/--xml-format flags"
@@ -784,6 +791,7 @@ def values_of(gpu: dict[str, Any], count: int, dev: str) -> dict[str, Any]:
     total = int(gpu["memory_total_mib"])
     domain, bus, device = gpu["bus_id"].split(".")[0].split(":")
     busy = locked > 0
+    linked = count > 1  # NVLink
     now = time.time()
     rows = []
     for pid, mib in processes.items():
@@ -811,7 +819,7 @@ def values_of(gpu: dict[str, Any], count: int, dev: str) -> dict[str, Any]:
         "total": total,
         "reserved": 616,
         "used": used,
-        "free": total - 615 - used,  # the real one rounds each figure up by itself
+        "free": total - 615 - used + (1 if used > locked else 0),  # the real one rounds each figure up by itself
         "bar1_used": used + 1,
         "bar1_free": 262143 - used,
         "util": 0,
@@ -825,6 +833,10 @@ def values_of(gpu: dict[str, Any], count: int, dev: str) -> dict[str, Any]:
         "clock": 1980 if busy else 345,
         "video_clock": 1545 if busy else 765,
         "persistence": "On",
+        "fabric_state": "Completed" if linked else "N/A",
+        "fabric_status": "Success" if linked else "N/A",
+        "fabric_clique": "0" if linked else "N/A",
+        "fabric_cluster": "00000000-0000-0000-0000-000000000000" if linked else "N/A",
         "processes": rows,
         "overrides": dict(gpu.get("values", {})),
     }
