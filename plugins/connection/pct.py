@@ -109,7 +109,7 @@ options:
       - name: proxmox_ssh_args
   control_path:
     description:
-      - Location of the socket that the sessions of one node share, with C(%(directory\)s) for O(control_path_dir).
+      - Location of the socket that the sessions of one node share.
       - By default a name of its own, so that no connection of the builtin C(ssh) plugin with other arguments is shared.
     type: str
     vars:
@@ -344,7 +344,7 @@ class Connection(SSHConnection):
         with self._popen(remote, subprocess.PIPE) as process:
             yield _Session(process, self._vmid, self._login, argv[0])
 
-    def put_file(self, in_path: str, out_path: str) -> tuple[int, bytes, bytes]:
+    def put_file(self, in_path: str, out_path: str) -> Any:  # core's own classes disagree about it
         """Copy a local file into the container, to exactly ``out_path``."""
         nonce = secrets.token_hex(8)
         try:
@@ -358,7 +358,7 @@ class Connection(SSHConnection):
             stderr = drain.finish()
         return self._transferred(process, stderr, nonce, f"write {to_text(out_path)}")
 
-    def fetch_file(self, in_path: str, out_path: str) -> tuple[int, bytes, bytes]:
+    def fetch_file(self, in_path: str, out_path: str) -> Any:
         """Copy a file of the container to the controller."""
         nonce = secrets.token_hex(8)
         mark = nonce.encode() + b"\n"

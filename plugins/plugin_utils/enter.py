@@ -140,21 +140,19 @@ class Report:
 
 def read_report(stderr: bytes, nonce: str) -> tuple[Report, bytes]:
     """Split stderr into our marked lines and the command's own bytes."""
-    mark = nonce.encode("ascii")
-    # The newline before a status line is ours: the command's output may end without one.
-    own = re.sub(rb"\n" + mark + rb" status (\d+)\n", lambda match: b"\0" + match.group(0)[1:], stderr)
-    report, rest = Report(), []
-    for piece in re.split(rb"(?<=\n)|\0", own):
-        if not piece.startswith(mark + b" "):
-            rest.append(piece)
-            continue
-        word, _space, value = piece[len(mark) + 1 :].decode("utf-8", "replace").rstrip("\n").partition(" ")
+    report = Report()
+
+    def note(match: re.Match[bytes]) -> bytes:
+        word, value = match[2].decode("ascii"), match[3].decode("utf-8", "replace")
         if word == "view":
             report.view.append(value)
         elif word == "conf":
             report.configs.append(value)
         else:
             report.facts[word] = value
-    remaining = b"".join(rest)
-    report.text = remaining.decode("utf-8", "replace")
-    return report, remaining
+        # The newline before a status line is ours: the command's output may end without one.
+        return b"" if word == "status" else match[1]
+
+    own = re.sub(rb"(\n?)" + nonce.encode("ascii") + rb" ([a-z]+) ?([^\n]*)\n", note, stderr)
+    report.text = own.decode("utf-8", "replace")
+    return report, own

@@ -187,20 +187,27 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
         process.wait()
 
 
+def worker_sources() -> dict[str, str]:
+    """The worker's modules as ``{name: source}``; ``boot`` is the one that brings the others."""
+    sources = {}
+    for entry in importlib.resources.files(f"{__package__}._worker").iterdir():
+        name = entry.name.removesuffix(".py")
+        if name != entry.name:
+            sources["trainops_worker" if name == "__init__" else f"trainops_worker.{name}"] = entry.read_text("utf-8")
+    return sources
+
+
+def pack(sources: dict[str, str]) -> bytes:
+    """The worker's modules as they travel: a length line and compressed JSON."""
+    packed = zlib.compress(json.dumps(sources).encode("utf-8"))
+    return b"%d\n" % len(packed) + packed
+
+
 @functools.cache
 def _worker() -> tuple[str, bytes]:
     """The boot source and the packed sources of the whole worker."""
-    sources: dict[str, str] = {}
-    boot = ""
-    for entry in importlib.resources.files(f"{__package__}._worker").iterdir():
-        name = entry.name.removesuffix(".py")
-        if name == "boot":
-            boot = entry.read_text("utf-8")
-        elif entry.name.endswith(".py"):
-            module = "trainops_worker" if name == "__init__" else f"trainops_worker.{name}"
-            sources[module] = entry.read_text("utf-8")
-    packed = zlib.compress(json.dumps(sources).encode("utf-8"), 6)
-    return boot, b"%d\n" % len(packed) + packed
+    sources = worker_sources()
+    return sources.pop("trainops_worker.boot"), pack(sources)
 
 
 class _Reader(threading.Thread):

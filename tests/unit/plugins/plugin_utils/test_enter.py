@@ -1,0 +1,124 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The command that enters a container, and what its marked lines say."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import enter
+
+NONCE = "0123456789abcdef"
+RUN_INSIDE = 'shift 2; while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
+Node = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node whose tools are the given scripts; what is not given is not there. Each runs a command like ssh would."""
+
+    def run(
+        argv: list[str], *, view: enter.View | None = None, way: str = "auto", data: bytes = b"", **tools: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        for name, body in tools.items():
+            path = tmp_path / "bin" / name.replace("_", "-")
+            path.write_text(f"#!/bin/sh\n{body}\n")
+            path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        for name in ("sh", "uname", "find", "sed", "cat", "printf"):
+            if not (tmp_path / "bin" / name).exists():
+                (tmp_path / "bin" / name).symlink_to(
+                    f"/bin/{name}" if os.path.exists(f"/bin/{name}") else f"/usr/bin/{name}"
+                )
+        # The machine that runs the tests may have the real tools: the node's own completion of PATH is taken out.
+        command = enter.node_command(200, argv, nonce=NONCE, enter=way, view=view).replace(
+            "PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n", ""
+        )
+        environment = {"PATH": str(tmp_path / "bin"), "LC_ALL": "de_DE.UTF-8", "SECRET": "of the node"}
+        return subprocess.run(["/bin/sh", "-c", command], input=data, capture_output=True, env=environment, check=False)
+
+    return run
+
+
+def inside(command: str) -> list[str]:
+    return enter.shell_argv(command.encode(), NONCE)
+
+
+def test_a_command_runs_with_a_clean_environment_and_reports_its_status(node: Node) -> None:
+    done = node(inside("env; cat; exit 7"), data=b"in", id="echo 0", lxc_info="echo RUNNING", lxc_attach=RUN_INSIDE)
+    report, own = enter.read_report(done.stderr, NONCE)
+    assert (report.status, own) == (7, b"")
+    output = done.stdout.partition(NONCE.encode() + b"\n")[2]
+    assert output.endswith(b"in")
+    names = {line.partition(b"=")[0] for line in output.splitlines()} - {b"PWD", b"OLDPWD", b"_", b"SHLVL", b"in"}
+    assert names == {b"PATH", b"HOME", b"USER", b"LOGNAME", b"SHELL", b"LANG", b"container"}
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 126, 127, 254, 255])
+def test_every_status_comes_back(node: Node, status: int) -> None:
+    done = node(inside(f"exit {status}"), id="echo 0", lxc_info="echo RUNNING", lxc_attach=RUN_INSIDE)
+    assert (enter.read_report(done.stderr, NONCE)[0].status, done.returncode) == (status, 0)
+
+
+def test_a_command_that_a_signal_ends_has_128_plus_its_number(node: Node) -> None:
+    done = node(inside("kill -9 $$"), id="echo 0", lxc_info="echo RUNNING", lxc_attach=RUN_INSIDE)
+    assert enter.read_report(done.stderr, NONCE)[0].status == 137
+
+
+@pytest.mark.parametrize("text", ["plain", "a  b", "$HOME `id` \\ \\n %s", "ü 日本", "new\nline\n", "'\"", "\x01\x7f"])
+def test_any_text_reaches_the_shell_of_the_container(node: Node, text: str) -> None:
+    done = node(inside("printf %s " + shlex.quote(text)), id="echo 0", lxc_info="echo RUNNING", lxc_attach=RUN_INSIDE)
+    assert done.stdout.partition(NONCE.encode() + b"\n")[2] == text.encode()
+    assert all(32 <= byte < 127 for byte in enter.escape(text.encode()).encode())
+
+
+def test_a_frozen_container_is_not_entered(node: Node) -> None:
+    done = node(inside("true"), id="echo 0", lxc_info="echo FROZEN", lxc_attach="echo entered")
+    report = enter.read_report(done.stderr, NONCE)[0]
+    assert (report.facts["state"], report.entered, done.stdout) == ("FROZEN", False, b"")
+
+
+def test_auto_takes_pct_where_lxc_attach_is_not_there(node: Node) -> None:
+    done = node(inside("true"), id="echo 0", lxc_info="echo RUNNING", pct='[ "$1 $2" = "exec 200" ] && ' + RUN_INSIDE)
+    report = enter.read_report(done.stderr, NONCE)[0]
+    assert (report.facts["enter"], report.status) == ("pct", 0)
+
+
+def test_auto_takes_pct_where_sudo_allows_only_that(node: Node) -> None:
+    sudo = 'shift; if [ "$1" = -l ]; then case $2 in */pct) exit 0;; *) exit 1;; esac; fi; exec "$@"'
+    done = node(inside("true"), id="echo 1000", sudo=sudo, lxc_info="echo RUNNING", lxc_attach="exit 1", pct=RUN_INSIDE)
+    report = enter.read_report(done.stderr, NONCE)[0]
+    assert (report.facts["enter"], report.status) == ("pct", 0)
+
+
+def test_a_login_without_sudo_says_so(node: Node) -> None:
+    done = node(inside("true"), id="echo 1000", lxc_attach="exit 1")
+    assert enter.read_report(done.stderr, NONCE)[0].facts == {"missing": "sudo"}
+
+
+def test_the_nodes_view_comes_beside_the_command(node: Node) -> None:
+    view = enter.View('printf "%s\\n" "smi $smi" "deadline $deadline" "run [$run]"', "/opt/smi", 30)
+    done = node(inside("echo out"), view=view, id="echo 0", lxc_info="echo RUNNING", lxc_attach=RUN_INSIDE)
+    report, own = enter.read_report(done.stderr, NONCE)
+    assert (report.view, report.status, own) == (["smi /opt/smi", "deadline 30", "run []"], 0, b"")
+
+
+def test_marked_lines_are_told_apart_from_the_commands_own_bytes() -> None:
+    stderr = f"warning\n{NONCE} enter lxc-attach\nno newline\n{NONCE} status 3\n{NONCE} left 0\n".encode()
+    report, own = enter.read_report(stderr, NONCE)
+    assert own == b"warning\nno newline"
+    assert report.facts == {"enter": "lxc-attach", "status": "3", "left": "0"}
+
+
+def test_bytes_that_look_like_another_nonce_stay() -> None:
+    stderr = f"ffffffffffffffff status 0\n\0\n{NONCE} status 1\n".encode()
+    report, own = enter.read_report(stderr, NONCE)
+    assert (report.status, own) == (1, b"ffffffffffffffff status 0\n\0")

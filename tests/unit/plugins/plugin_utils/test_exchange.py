@@ -1,0 +1,201 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The exchange with a real worker process on this machine: frames, files, failures and ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame, Request, exchange
+
+from tests.unit.interpreters import interpreters
+
+LOCAL = types.SimpleNamespace(transport="local")
+PYTHONS = interpreters()
+
+OPERATIONS = {
+    "echo": "def run(channel, params):\n    return params\n",
+    "pull": """
+import hashlib
+
+def run(channel, params):
+    answers = []
+    for name in params["names"]:
+        channel.send("need", {"name": name})
+        channel.receive("file")
+        digest, size = hashlib.sha256(), 0
+        for data in channel.read_blob():
+            digest.update(data)
+            size += len(data)
+            channel.progress(size, 0, name)
+        answers.append([name, size, digest.hexdigest()])
+    return {"answers": answers}
+""",
+    "refuse": """
+from .channel import WorkerError
+
+def run(channel, params):
+    raise WorkerError("no-space", "the disk is full: free 3 MB in /root", free=3)
+""",
+    "crash": "def run(channel, params):\n    return {}[1]\n",
+    "noise": "import os, sys\n\ndef run(channel, params):\n    print('x')\n    os.system('echo y')\n    return {}\n",
+    "hang": "import time\n\ndef run(channel, params):\n    time.sleep(600)\n",
+    "die": "import os\n\ndef run(channel, params):\n    os._exit(0)\n",
+    "pid": """
+import os
+import time
+
+def run(channel, params):
+    channel.send("pid", {"pid": os.getpid()})
+    time.sleep(600)
+""",
+    "wrong": "def run(channel, params):\n    channel.receive('other')\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real worker, with operations of these tests beside its own."""
+    boot, _packed = module._worker()
+    sources = {f"trainops_worker.{name}": text for name, text in OPERATIONS.items()}
+    packed = module.pack({**module.worker_sources(), **sources})
+    monkeypatch.setattr(module, "_worker", lambda: (boot, packed))
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_result_comes_back_as_it_was(python: str) -> None:
+    params = {"text": "ü\n\0日本", "numbers": [1, 2.5, None, True], "deep": {"a": [{}]}}
+    assert exchange(LOCAL, Request("echo", params, python=python)).result == params
+
+
+def blocks(total: int) -> Iterator[bytes]:
+    for start in range(0, total, 1 << 20):
+        yield b"\xa5" * min(1 << 20, total - start)
+
+
+def test_files_of_any_size_stream_and_progress_is_told() -> None:
+    import hashlib
+
+    sizes = {"empty": 0, "one": 1, "chunk": 65536, "large": 40 * (1 << 20) + 1}
+    told: list[dict[str, Any]] = []
+
+    def answer(frame: dict[str, Any]) -> Iterable[Frame]:
+        yield Frame("file", {}, blocks(sizes[frame["name"]]))
+
+    reply = exchange(LOCAL, Request("pull", {"names": list(sizes)}, python=sys.executable), answer, told.append)
+    expected = [[n, s, hashlib.sha256(b"\xa5" * s).hexdigest()] for n, s in sizes.items()]
+    assert reply.result["answers"] == expected
+    assert {frame["what"] for frame in told} <= set(sizes)
+    assert told
+
+
+def test_a_file_that_changed_ends_the_exchange_with_that_error() -> None:
+    def changed() -> Iterator[bytes]:
+        yield b"begin"
+        raise SourceChanged("train.py changed while it was read")
+
+    with pytest.raises(SourceChanged, match=r"train\.py"):
+        exchange(
+            LOCAL, Request("pull", {"names": ["a"]}, python=sys.executable), lambda _f: [Frame("file", {}, changed())]
+        )
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "says"),
+    [
+        ("refuse", "no-space", "free 3 MB in /root"),
+        ("crash", "crash", "KeyError"),
+        ("wrong", "protocol", "expected one of"),
+        ("nosuch", "crash", "nosuch"),
+    ],
+)
+def test_a_failure_has_code_and_message(operation: str, code: str, says: str) -> None:
+    with pytest.raises(StepError) as caught:
+        exchange(
+            LOCAL,
+            Request(operation, {}, python=sys.executable),
+            lambda _frame: [],
+        ) if operation != "wrong" else _send_unasked()
+    assert (caught.value.code, says in caught.value.message) == (code, True)
+
+
+def _send_unasked() -> None:
+    original = module._send
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_send", lambda stream, frame: (original(stream, frame), original(stream, Frame("file"))))
+        exchange(LOCAL, Request("wrong", {}, python=sys.executable))
+
+
+def test_details_of_a_refusal_are_kept() -> None:
+    with pytest.raises(StepError) as caught:
+        exchange(LOCAL, Request("refuse", {}, python=sys.executable))
+    assert caught.value.details == {"free": 3}
+
+
+def test_what_an_operation_prints_does_not_reach_the_conversation() -> None:
+    assert exchange(LOCAL, Request("noise", {}, python=sys.executable)).result == {}
+
+
+def test_a_worker_that_ends_without_a_result_is_never_a_success() -> None:
+    with pytest.raises(AnsibleConnectionFailure, match="without a result"):
+        exchange(LOCAL, Request("die", {}, python=sys.executable))
+
+
+def test_the_deadline_ends_a_step_that_hangs() -> None:
+    with pytest.raises(StepError, match="not finished within 1 s") as caught:
+        exchange(LOCAL, Request("hang", {}, python=sys.executable, timeout=1))
+    assert caught.value.code == "deadline"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_worker_ends_with_a_killed_controller(python: str, tmp_path: Path) -> None:
+    script = tmp_path / "controller.py"
+    script.write_text(f"""
+import types, sys
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
+boot, _packed = module._worker()
+packed = module.pack({{**module.worker_sources(), "trainops_worker.pid": {OPERATIONS["pid"]!r}}})
+module._worker = lambda: (boot, packed)
+def answer(frame):
+    print(frame["pid"], flush=True)
+    return []
+module.exchange(types.SimpleNamespace(transport="local"), module.Request("pid", {{}}, python={python!r}), answer)
+""")
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE) as controller:
+        if controller.stdout is None:
+            pytest.fail("no pipe")
+        worker = int(controller.stdout.readline())
+        handle = os.pidfd_open(worker)
+        controller.send_signal(signal.SIGKILL)
+    import select
+
+    with contextlib.closing(os.fdopen(handle, "rb")):
+        assert select.select([handle], [], [], 30)[0], "the worker outlived its controller"
+
+
+@pytest.mark.parametrize(
+    ("python", "says"),
+    [("/nonexistent/python", "cannot be run"), ("/bin/false", "did not run"), ("/bin/echo", "did not run")],
+)
+def test_an_interpreter_that_is_none_is_named(python: str, says: str) -> None:
+    with pytest.raises(AnsibleConnectionFailure, match=f"on the controller: {python} {says}"):
+        exchange(LOCAL, Request("echo", {}, python=python))
+
+
+def test_another_connection_is_refused_with_the_fix() -> None:
+    with pytest.raises(AnsibleError, match=r"ansible_connection: trainops\.proxmox\.pct"):
+        exchange(types.SimpleNamespace(transport="ssh"), Request("echo", {}))

@@ -1,0 +1,78 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Texts of ssh, sudo, lxc-attach and pct, and the failure that each of them is."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Login, explain
+
+LOGIN = Login("10.1.2.6", "root", 22)
+ENTERED = {"enter": "lxc-attach", "left": "1"}
+PVE2 = ["/etc/pve/nodes/pve2/lxc/200.conf"]
+
+CASES = [
+    ({}, [], "root@10.1.2.6: Permission denied (publickey,password).", "login-refused", "authorized_keys"),
+    ({}, [], "Host key verification failed.", "host-key", "known_hosts"),
+    ({}, [], "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\nHost key verification failed.", "host-key", "-R"),
+    ({}, [], "ssh: connect to host 10.1.2.6 port 22: Connection refused", "node-unreachable", "ansible_port"),
+    ({}, [], "ssh: connect to host 10.1.2.6 port 22: Connection timed out", "node-unreachable", "ansible_host"),
+    ({}, [], "ssh: Could not resolve hostname pve9: Name or service not known", "node-unreachable", "ansible_host"),
+    ({}, [], "kex_exchange_identification: read: Connection reset by peer", "connection-lost", "closed"),
+    ({}, [], "", "ssh-failed", "nothing"),
+    ({"missing": "sudo"}, [], "", "no-sudo", "log in as root"),
+    ({"missing": "lxc-attach"}, [], "", "no-tool", "Proxmox VE node"),
+    ({"enter": "lxc-attach"}, [], "sudo: a password is required", "no-sudo", "NOPASSWD"),
+    (ENTERED, [], "Sorry, user ops is not allowed to execute '/usr/bin/lxc-attach -n 200'", "no-sudo", "sudoers"),
+    ({**ENTERED, "state": "STOPPED", "host": "pve1"}, [], "", "stopped", "pct start 200"),
+    ({**ENTERED, "state": "FROZEN", "host": "pve1"}, [], "", "frozen", "lxc-unfreeze -n 200"),
+    ({**ENTERED, "state": "200 doesn't exist", "host": "pve1"}, [], "", "no-container", "proxmox_vmid"),
+    ({**ENTERED, "state": "200 doesn't exist", "host": "pve1"}, PVE2, "", "other-node", "node pve2"),
+    ({**ENTERED, "state": "200 doesn't exist", "host": "pve2"}, PVE2, "", "stopped", "pct start 200"),
+    (
+        {**ENTERED, "state": "905 doesn't exist", "host": "pve1"},
+        ["/etc/pve/nodes/pve1/qemu-server/905.conf"],
+        "",
+        "is-vm",
+        "virtual machine",
+    ),
+    (ENTERED, [], "lxc-attach: 200: attach.c: lxc_attach: 1237 Failed to get init pid", "stopped", "pct start 200"),
+    ({"enter": "pct", "left": "255"}, [], "container '200' not running!", "stopped", "pct start 200"),
+    (
+        {"enter": "pct", "left": "2"},
+        [],
+        "Configuration file 'nodes/pve1/lxc/200.conf' does not exist",
+        "no-container",
+        "",
+    ),
+    ({"enter": "lxc-attach"}, [], "client_loop: send disconnect: Broken pipe", "connection-lost", "while the command"),
+    (ENTERED, [], "lxc-attach: 200: Operation not permitted", "attach-refused", "Operation not permitted"),
+]
+
+
+@pytest.mark.parametrize(("facts", "configs", "text", "code", "says"), CASES)
+def test_each_text_is_one_failure_with_its_fix(
+    facts: dict[str, str], configs: list[str], text: str, code: str, says: str
+) -> None:
+    failure = explain(200, LOGIN, 1, Report(facts=facts, configs=configs, text=text))
+    assert failure.code == code
+    assert says in failure.message
+    assert "10.1.2.6" in failure.message
+
+
+def test_only_a_connection_that_was_closed_early_is_worth_another_try() -> None:
+    texts = {
+        code: explain(200, LOGIN, 255, Report(text=text)).retry for facts, _c, text, code, _s in CASES if not facts
+    }
+    assert [code for code, retry in texts.items() if retry] == ["connection-lost"]
+
+
+def test_a_login_shows_user_and_an_unusual_port() -> None:
+    assert [str(login) for login in (LOGIN, Login("n", None, None), Login("n", "ops", 2222))] == [
+        "root@10.1.2.6",
+        "n",
+        "ops@n:2222",
+    ]
