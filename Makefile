@@ -20,7 +20,7 @@ deps: ## install the Debian packages that the lab needs (as root)
 	@tools/setup deps
 
 .PHONY: test
-test: venv deps ## run everything: lint, molecule, then unit tests and journeys on the lab
+test: deps venv ## run everything: lint, molecule, then unit tests and journeys on the lab
 	@python tools/lint.py
 	@$(MAKE) molecule
 	@python -m pytest $(PYTEST_ARGS)
@@ -34,19 +34,19 @@ lint: venv ## run every static check; `make lint CHECKS="mypy yamllint"` runs so
 	@python tools/lint.py $(CHECKS)
 
 .PHONY: molecule
-molecule: venv deps ## run the molecule scenarios on the lab
+molecule: deps venv ## run the molecule scenarios on the lab
 	@cd extensions && molecule test --all
 
 .PHONY: lab
-lab: venv deps ## start the one-machine lab (or repair it)
+lab: deps venv ## start the one-machine lab (or repair it)
 	@python -m lab up
 
 .PHONY: demo
-demo: venv deps ## run the main job on the lab and show it
+demo: deps venv ## run the main job on the lab and show it
 	@python -m lab.demo
 
 .PHONY: bench
-bench: venv deps ## measure deploys beside the bare commands, on the lab
+bench: deps venv ## measure deploys beside the bare commands, on the lab
 	@python -m bench
 
 .PHONY: dist
