@@ -1,0 +1,39 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A connection to a container of the lab, as Ansible would make it for a task."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.loader import connection_loader, init_plugin_loader
+from ansible.vars.manager import VariableManager
+
+ROOT = Path(__file__).resolve().parents[2]
+INVENTORY = os.fspath(ROOT / "inventories" / "lab")
+
+
+def host_variables(host: str, **more: Any) -> dict[str, Any]:
+    """The variables of a host of the lab's inventory, with ``more`` over them."""
+    loader = DataLoader()
+    inventory = InventoryManager(loader=loader, sources=[INVENTORY])
+    manager = VariableManager(loader=loader, inventory=inventory)
+    variables: dict[str, Any] = manager.get_vars(host=inventory.get_host(host))
+    variables["inventory_hostname"] = host
+    return {**variables, **more}
+
+
+def connect(host: str, **more: Any) -> Any:
+    """The connection of ``host`` with the options of its variables (and ``more``), not yet used."""
+    init_plugin_loader()
+    variables = host_variables(host, **more)
+    connection = connection_loader.get("trainops.proxmox.pct", PlayContext())
+    connection.set_options(var_options=variables)
+    return connection
