@@ -35,7 +35,7 @@ lint: venv ## run every static check; `make lint CHECKS="mypy yamllint"` runs so
 
 .PHONY: molecule
 molecule: deps venv ## run the molecule scenarios on the lab
-	@cd extensions && molecule test --all
+	@molecule test --all
 
 .PHONY: lab
 lab: deps venv ## start the one-machine lab (or repair it)
