@@ -1,0 +1,39 @@
+"""The lab's SSH keys: one pair to log in with, one host key a node, a known_hosts file."""
+
+from __future__ import annotations
+
+from . import spec
+from .instance import Instance
+from .system import check, write
+
+
+def ensure(lab: Instance) -> None:
+    """Make what is missing."""
+    lab.keys.mkdir(parents=True, exist_ok=True)
+    lab.keys.chmod(0o700)
+    for name in ("id_ed25519", *(f"host_{node.name}" for node in spec.NODES)):
+        path = lab.keys / name
+        if not path.exists() or not path.with_suffix(".pub").exists():
+            path.unlink(missing_ok=True)
+            comment = f"trainops-lab {lab.name}"
+            check(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)])
+    write(lab.keys / "known_hosts", "".join(_known_host(lab, node.name) for node in spec.NODES), 0o600)
+
+
+def _known_host(lab: Instance, node: str) -> str:
+    address = lab.address(node)
+    place = address if lab.port == 22 else f"[{address}]:{lab.port}"
+    kind, key, *_ = (lab.keys / f"host_{node}.pub").read_text().split()
+    return f"{place} {kind} {key}\n"
+
+
+def ssh_options(lab: Instance) -> dict[str, str]:
+    """The options of ssh(1) that reach the lab's nodes and no others, host keys checked."""
+    return {
+        "IdentityFile": str(lab.keys / "id_ed25519"),
+        "IdentitiesOnly": "yes",
+        "UserKnownHostsFile": str(lab.keys / "known_hosts"),
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "Port": str(lab.port),
+    }
