@@ -1,0 +1,162 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Other Python interpreters on this machine, and which of them has a module that the chosen one lacks."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_NAME = re.compile(r"python(3(\.\d+)?)?")
+_MAX_CANDIDATES = 24
+_BIN = ("/usr/local/bin", "/usr/bin")
+_HOMES = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda")
+
+# Finds top-level modules without importing them; the current folder must not count.
+_PROBE = """
+import importlib.util, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+for name in sys.argv[1:]:
+    try:
+        found = importlib.util.find_spec(name) is not None
+    except Exception:
+        found = False
+    if found:
+        print(name)
+"""
+
+
+def who_has(names: Iterable[str], root: str | None, seconds: float = 5.0) -> dict[str, str]:
+    """Which other interpreter has each of the missing top-level modules: {module: path of the interpreter}.
+
+    Virtual environments near the training root come first; one that has more of the modules wins over one with fewer.
+    Modules that nobody has are left out. Ends within about `seconds`.
+    """
+    now = time.monotonic()
+    wanted = sorted(set(names))
+    answers = _ask(_candidates(root, now + seconds * 0.4), wanted, now + seconds)
+    best = sorted(answers, key=lambda answer: -len(answer[1]))  # a stable sort keeps the nearer one first
+    return {name: next(python for python, has in best if name in has) for name in wanted if _anyone(answers, name)}
+
+
+def _anyone(answers: list[tuple[str, set[str]]], name: str) -> bool:
+    return any(name in has for _python, has in answers)
+
+
+def _ask(pythons: list[str], names: list[str], deadline: float) -> list[tuple[str, set[str]]]:
+    import subprocess
+
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    started = []
+    for python in pythons:
+        try:
+            process = subprocess.Popen(
+                [python, "-B", "-c", _PROBE, *names],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=env,
+            )
+        except OSError:
+            continue
+        started.append((python, process))
+    answers = []
+    for python, process in started:
+        try:
+            output = process.communicate(timeout=max(0.0, deadline - time.monotonic()))[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            continue
+        answers.append((python, set(output.decode("utf-8", "replace").split())))
+    return answers
+
+
+def _candidates(root: str | None, deadline: float) -> list[str]:
+    """Interpreters in the usual places, nearest first, each environment once, without the one that runs this."""
+    found: list[str] = []
+    seen = {_identity(sys.executable)}
+    for folder in _folders(root, deadline):
+        for python in _pythons_in(folder):
+            identity = _identity(python)
+            if identity not in seen:
+                seen.add(identity)
+                found.append(python)
+        if len(found) >= _MAX_CANDIDATES or time.monotonic() > deadline:
+            break
+    return found[:_MAX_CANDIDATES]
+
+
+def _identity(python: str) -> tuple[str, str]:
+    # The binary alone does not tell: environments link to the same one.
+    return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
+
+
+def _pythons_in(folder: str) -> Iterator[str]:
+    """`python` before `python3` before `python3.12`, which are mostly one and the same."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        if _is_ours(path):
+            yield path
+
+
+def _is_ours(path: str) -> bool:
+    """A program that may be started: not one that some other user has put in a shared folder."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(info.st_mode) and os.access(path, os.X_OK) and info.st_uid in (0, os.geteuid())
+
+
+def _folders(root: str | None, deadline: float) -> Iterator[str]:
+    home = os.path.expanduser("~")
+    bases = [base for base in dict.fromkeys((root or home, home)) if os.path.isabs(base) and base != "/"]
+    for base in bases:
+        yield from _below(base, 2, deadline)
+    for name in _HOMES:
+        yield os.path.join(home, name, "bin")
+        yield from _below(os.path.join(home, name, "envs"), 1, deadline)
+    yield from _below(os.path.join(home, ".pyenv", "versions"), 1, deadline)
+    yield from _below("/opt", 1, deadline)
+    for conda in _children("/opt", deadline):
+        yield from _below(os.path.join(conda, "envs"), 1, deadline)
+    yield "/venv/bin"
+    yield from _BIN
+
+
+def _below(base: str, depth: int, deadline: float) -> Iterator[str]:
+    """`bin` folders one to `depth` levels below; near ones first. Data folders can be huge, so time is bounded."""
+    level = [base]
+    for _step in range(depth):
+        level = [child for folder in level for child in _children(folder, deadline)]
+        for folder in level:
+            yield os.path.join(folder, "bin")
+
+
+def _children(folder: str, deadline: float) -> list[str]:
+    found: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if time.monotonic() > deadline:
+                    break
+                if entry.name not in (".trainops", ".cache", "__pycache__") and entry.is_dir():
+                    found.append(entry.path)
+    except OSError:
+        pass
+    return sorted(found)
