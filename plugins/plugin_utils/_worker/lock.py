@@ -1,0 +1,88 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A lock that cannot go stale: the kernel gives it back when its holder ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+
+from .channel import WorkerError
+from .store import now, write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_POLL_SECONDS = 0.1
+
+
+class Lock:
+    """An exclusive lock on the file ``name`` in the folder ``folder``, for as long as the ``with`` block lasts.
+
+    While it is held the file says who holds it. Waits up to ``patience`` seconds, then raises WorkerError("locked"),
+    which names the holder.
+    """
+
+    def __init__(self, folder: int, name: str, shown: str, who: str, patience: float) -> None:
+        self._folder = folder
+        self._name = name
+        self._shown = shown
+        self._who = who
+        self._patience = patience
+        self._fd = -1
+
+    def __enter__(self) -> Lock:
+        end = time.monotonic() + self._patience
+        while not self._try():
+            if time.monotonic() > end:
+                raise WorkerError("locked", self._refusal())
+            time.sleep(_POLL_SECONDS)
+        record = {"pid": os.getpid(), "started": _start_ticks(), "since": now(), "who": self._who}
+        os.ftruncate(self._fd, 0)
+        write_all(self._fd, json.dumps(record).encode("ascii"))
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        os.close(self._fd)
+
+    def _try(self) -> bool:
+        fd = os.open(self._name, _FLAGS, 0o644, dir_fd=self._folder)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A lock on a file that somebody removed in between would exclude nobody.
+            found = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
+            if os.path.samestat(found, os.fstat(fd)):
+                self._fd, fd = fd, -1
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        return self._fd >= 0
+
+    def _refusal(self) -> str:
+        holder = self._holder()
+        by = f"{holder['who']} since {holder['since']} (process {holder['pid']} there)" if holder else "somebody"
+        return f"{self._shown} is held by {by}, still after {self._patience:g} s: run again when that deploy is done"
+
+    def _holder(self) -> dict[str, Any] | None:
+        fd = os.open(self._name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._folder)
+        try:
+            holder = json.loads(os.read(fd, 4096))
+        except ValueError:
+            return None
+        finally:
+            os.close(fd)
+        return holder if isinstance(holder, dict) and {"who", "since", "pid"} <= holder.keys() else None
+
+
+def _start_ticks() -> int:
+    """When this process started, in clock ticks since boot: with the pid it names one process for good."""
+    with open("/proc/self/stat", "rb") as stream:
+        return int(stream.read().rpartition(b")")[2].split()[19])

@@ -1,0 +1,159 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The top-level names in the root: which are links of ours, which are plain files to adopt, which belong to others."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from .channel import WorkerError
+from .store import HOME, Store, live_release, lstat, project_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Names:
+    """What the root holds for a set of top-level names."""
+
+    def __init__(self) -> None:
+        self.linked: set[str] = set()
+        self.missing: list[str] = []
+        self.plain: list[str] = []
+        self.stale: list[str] = []
+
+    def settled(self) -> bool:
+        """Whether every name is its link and no other link of ours is there."""
+        return not (self.missing or self.plain or self.stale)
+
+
+def look_at_names(store: Store, wanted: set[str], shared: set[str]) -> Names:
+    """Sort the names of a release. Raises WorkerError("conflict") naming every path that is not ours to take."""
+    names = Names()
+    links = _our_links(store)
+    names.stale = sorted(links - wanted)
+    problems = [_refuse_shared(store, name) for name in sorted(shared & links)]
+    for name in sorted(wanted):
+        info = None if name in links else lstat(store.root_fd, name)
+        if name in links:
+            names.linked.add(name)
+        elif info is None:
+            names.missing.append(name)
+        elif stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
+            names.plain.append(name)
+        else:
+            problems.append(_refuse_kind(store, name, info))
+    if names.plain:
+        problems += _claimed(store, names.plain)
+    if problems:
+        raise WorkerError("conflict", "\n".join(problems))
+    return names
+
+
+def _our_links(store: Store) -> set[str]:
+    """The names in the root that are links of this project, its own current names and others."""
+    found = set()
+    with os.scandir(store.root_fd) as entries:
+        for entry in entries:
+            if entry.is_symlink() and _target(store, entry.name) == store.link(entry.name):
+                found.add(entry.name)
+    return found
+
+
+def _target(store: Store, name: str) -> str:
+    try:
+        return os.readlink(name, dir_fd=store.root_fd)
+    except OSError:  # it went, or became something else, while we looked
+        return ""
+
+
+def _refuse_kind(store: Store, name: str, info: os.stat_result) -> str:
+    path = os.path.join(store.root, name)
+    if not stat.S_ISLNK(info.st_mode):
+        return f"{path} is neither a file nor a folder: move it away, or leave {name} out with training_exclude"
+    target = _target(store, name)
+    owner = target.split("/")[1] if target.startswith(f"{HOME}/") and target.count("/") > 1 else ""
+    if owner and owner != store.name:
+        return (
+            f"{path} belongs to project {owner}: leave {name} out with training_exclude, rename it, "
+            "or give one of the two another training_root"
+        )
+    return (
+        f"{path} is a link of something else (to {target}): remove it, or leave {name} out with training_exclude; "
+        "if it holds data, name it in training_shared"
+    )
+
+
+def _refuse_shared(store: Store, name: str) -> str:
+    path = os.path.join(store.root, name)
+    return (
+        f"{path} was deployed as part of the project and is now named in training_shared: deploy once with {name} in "
+        "training_exclude instead, put its content where the link was, then share it"
+    )
+
+
+def _claimed(store: Store, plain: list[str]) -> list[str]:
+    """Why plain names must not be adopted after all: something is mounted there, or another project shares them."""
+    problems = []
+    mounts = _mount_points()
+    real = os.path.realpath(f"/proc/self/fd/{store.root_fd}")
+    for name in plain:
+        inside = os.path.join(real, name)
+        mounted = sorted(mount for mount in mounts if mount == inside or mount.startswith(inside + "/"))
+        if mounted:
+            what = "is a mount point" if mounted[0] == inside else f"has a mount point in it ({mounted[0]})"
+            problems.append(
+                f"{os.path.join(store.root, name)} {what}: name it in training_shared to use it from every release, "
+                "or leave it out with training_exclude"
+            )
+    for other in project_names(store.root):
+        if other == store.name:
+            continue
+        manifest = (live_release(store.root, other) or ("", {"files": {}}))[1]
+        problems += [
+            f"{os.path.join(store.root, name)} is shared by project {other}: rename it, leave it out with "
+            "training_exclude, or give one of the two another training_root"
+            for name in plain
+            if manifest["files"].get(name, {}).get("type") == "shared"
+        ]
+    return problems
+
+
+def _mount_points() -> list[str]:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
+        fields = [line.split(" ")[4] for line in lines]
+    return [_unescape(field) for field in fields]
+
+
+def _unescape(field: str) -> str:
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        field = field.replace(code, char)
+    return field
+
+
+def add_links(store: Store, names: list[str]) -> None:
+    """Make the links of names that are new in the root. Raises WorkerError when one appeared meanwhile."""
+    for name in names:
+        try:
+            os.symlink(store.link(name), name, dir_fd=store.root_fd)
+        except FileExistsError:
+            path = os.path.join(store.root, name)
+            raise WorkerError("conflict", f"{path} appeared during the deploy: look what it is, run again") from None
+
+
+def remove_links(store: Store, names: list[str]) -> None:
+    """Remove links of ours; a name that became something else meanwhile stays."""
+    for name in names:
+        if _target(store, name) == store.link(name):
+            os.unlink(name, dir_fd=store.root_fd)
+
+
+def share(store: Store, files: dict[str, dict[str, Any]]) -> None:
+    """Make the places of shared names that are not there yet, as empty folders in the root."""
+    for name, entry in files.items():
+        if entry["type"] == "shared" and lstat(store.root_fd, name) is None:
+            os.mkdir(name, 0o755, dir_fd=store.root_fd)

@@ -1,0 +1,102 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a release or rollback did, as values for the controller."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from .look import Look, actions
+from .store import Store, lstat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .switch import Switched
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TEXT_BYTES = 256 * 1024
+_ALL_TEXT_BYTES = 4 * 1024 * 1024
+
+
+def result(
+    params: dict[str, Any],
+    release: str,
+    after: dict[str, dict[str, Any]],
+    seen: Look,
+    switched: Switched,
+    before: dict[str, str | None] | None,
+) -> dict[str, Any]:
+    """The result of a release or rollback.
+
+    release_id, previous_release_id, activation; changed; actions: {path: added | changed | removed | adopted}, all
+    other files are unchanged (adopted: only in the release that keeps what was there); gone: the entries of those
+    removed or adopted; bytes_sent; adopted: the release that keeps what was there, or null; drift: paths that somebody
+    had changed in the live release; mended: paths and links that were put right in place; pruned: ids; foreign: paths
+    in removed releases that nobody listed; before: {path: text or null} where a diff was asked for.
+    """
+    visible = seen.visible()
+    done = {path: action for path, action in actions(visible, after).items() if action != "unchanged"}
+    for path, action in done.items():
+        if action == "removed" and path in seen.plain:
+            done[path] = "adopted"
+    links = [*seen.names.missing, *seen.names.stale]
+    live = release == seen.live and seen.untouched()
+    gone = {path: _public(visible[path]) for path, action in done.items() if action in ("removed", "adopted")}
+    return {
+        "release_id": release,
+        "previous_release_id": seen.live,
+        "root": params["root"],
+        "name": params["name"],
+        "activation": switched.activation,
+        "changed": not live or bool(links or seen.verdict.mended),
+        "actions": done,
+        "gone": gone,
+        "bytes_sent": switched.received,
+        "adopted": switched.adopted,
+        "drift": sorted(seen.verdict.drift),
+        "mended": sorted({*seen.verdict.mended, *(links if live else ())}),
+        "pruned": switched.pruned,
+        "foreign": switched.foreign,
+        "before": before,
+    }
+
+
+def _public(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: entry[key] for key in ("type", "mode", "size", "sha256", "target") if key in entry}
+
+
+def texts(store: Store, seen: Look, after: dict[str, dict[str, Any]]) -> dict[str, str | None]:
+    """The text of each file that changes or goes, as it is now; None for what is no text or too large to show."""
+    visible, budget = seen.visible(), _ALL_TEXT_BYTES
+    found: dict[str, str | None] = {}
+    live = os.open(seen.live, _FOLDER, dir_fd=store.releases_fd) if seen.live and seen.verdict.files else -1
+    try:
+        for path, action in actions(visible, after).items():
+            if action in ("changed", "removed") and visible[path]["type"] == "file":
+                found[path] = read_text(store.root_fd if path in seen.plain else live, path, budget)
+                budget -= len(found[path] or "")
+    finally:
+        if live >= 0:
+            os.close(live)
+    return found
+
+
+def read_text(folder: int, path: str, budget: int) -> str | None:
+    """A regular file's text; None when it is none, not UTF-8, or larger than what a person reads."""
+    info = lstat(folder, path)
+    if info is None or not stat.S_ISREG(info.st_mode) or info.st_size > min(_TEXT_BYTES, budget):
+        return None
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        data = os.read(fd, _TEXT_BYTES)
+    finally:
+        os.close(fd)
+    try:
+        return None if b"\0" in data else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,140 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The operation `rollback`: make an earlier release live again, after it was proved to be what it was."""
+
+from __future__ import annotations
+
+import os
+
+from .channel import WorkerError
+from .lock import Lock
+from .look import look
+from .prune import clean, releases
+from .report import read_text, result, texts
+from .stage import Scratch
+from .store import (
+    Store,
+    activations,
+    guarded,
+    live_id,
+    manifest_of,
+    next_activation,
+    open_store,
+    project_names,
+    short_id,
+)
+from .switch import Switched, Target, go_live, mend_links, require_intact, settle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .channel import Channel
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
+    """Go back to an earlier release.
+
+    params: root; name, or null for the only project there; to: null for what was live before, an activation's number,
+    or an id or its beginning; who, check_mode, want_diff, patience as for `release`.
+
+    Result: as `release`, with `files` {path: entry} of what is live then, and with a diff `after` {path: text or null}.
+    """
+    return guarded(lambda: _run(params), params["root"])
+
+
+def _run(params: dict[str, Any]) -> dict[str, Any]:
+    params = dict(params, name=params["name"] or _only_project(params["root"]))
+    with open_store(params["root"], params["name"], create=False) as store:
+        if not live_id(store):
+            fix = "deploy first, or correct training_root and the project's name"
+            raise WorkerError("nothing-live", f"no release of {params['name']} is live below {store.root}: {fix}")
+        if params["check_mode"]:
+            return _to(store, params)
+        with Lock(store.home_fd, "lock", store.path("lock"), params["who"], params["patience"]):
+            clean(store)
+            settle(store)
+            return _to(store, params)
+
+
+def _only_project(root: str) -> str:
+    names = project_names(root)
+    if len(names) != 1:
+        found = ", ".join(names) or "none"
+        raise WorkerError("name", f"say which project below {root} to roll back: name (there: {found})")
+    return names[0]
+
+
+def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
+    records = activations(store)
+    release = choose(params["to"], records, releases(store), live_id(store) or "", store.root)
+    manifest = manifest_of(store, release)
+    if manifest is None:
+        raise WorkerError("unknown-release", f"release {short_id(release)} is no longer in {store.path('releases')}")
+    files = manifest["files"]
+    seen = look(store, files, repair=not params["check_mode"])
+    live = release == seen.live and seen.untouched()
+    if not live:
+        require_intact(store, release, content=True)
+    before = texts(store, seen, files) if params["want_diff"] else None
+    switched = _switch(store, params, Target(release, files), live, seen.to_keep())
+    done = result(params, release, files, seen, switched, before)
+    done["files"] = {path: {k: v for k, v in entry.items() if k != "signature"} for path, entry in files.items()}
+    done["after"] = _after(store, release, done["actions"]) if params["want_diff"] else None
+    return done
+
+
+def _switch(store: Store, params: dict[str, Any], target: Target, live: bool, keeps: bool) -> Switched:
+    switched = Switched()
+    if live:
+        switched.activation = activations(store)[-1]["activation"]
+        if not params["check_mode"]:
+            mend_links(store, target.files, params["who"])
+    elif params["check_mode"]:
+        switched.activation = next_activation(store) + keeps
+    else:
+        commit = next(
+            (
+                {"commit": record.get("commit"), "dirty": record.get("dirty")}
+                for record in reversed(activations(store))
+                if record["release"] == target.release
+            ),
+            {"commit": None, "dirty": None},
+        )
+        with Scratch(store) as scratch:
+            switched = go_live(scratch, target, dict(commit, who=params["who"], kind="rollback"))
+    return switched
+
+
+def choose(to: str | None, records: list[dict[str, Any]], ids: list[str], live: str, root: str) -> str:
+    """The release that ``to`` means: None for the last one live before ``live``, an activation's number, or an id.
+
+    Raises WorkerError naming what there is.
+    """
+    history = "; ".join(f"{record['activation']} is {short_id(record['release'])}" for record in records[-8:])
+    if to is None:
+        for record in reversed(records[:-1]):
+            if record["release"] != live:
+                return str(record["release"])
+        raise WorkerError("no-earlier", f"nothing was live below {root} before {short_id(live)}: deploy what you want")
+    for record in records:
+        if str(record["activation"]) == to:
+            return str(record["release"])
+    matches = [release for release in ids if release == to] or [release for release in ids if release.startswith(to)]
+    if len(matches) == 1 and (len(to) >= 4 or matches[0] == to):
+        return matches[0]
+    what = f"means {len(matches)} releases" if len(matches) > 1 else "is no activation and no release"
+    raise WorkerError("unknown-release", f"{to} {what} below {root}; the last activations: {history or 'none'}")
+
+
+def _after(store: Store, release: str, actions: dict[str, str]) -> dict[str, str | None]:
+    tree = os.open(release, _FOLDER, dir_fd=store.releases_fd)
+    try:
+        paths = [path for path, action in actions.items() if action in ("changed", "added")]
+        return {path: read_text(tree, path, 1 << 22) for path in paths}
+    finally:
+        os.close(tree)

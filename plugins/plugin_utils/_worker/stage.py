@@ -1,0 +1,252 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Putting a release together: files are written, read back and compared, brought to the disk, then renamed into place.
+
+A scratch folder beside the releases holds all that is unfinished: trees that become releases, what a link displaced in
+the root, the tree of a release that was replaced, and single links and files on their way to a rename.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+
+from .channel import WorkerError
+from .prune import SCRATCH, discard
+from .store import Store, content_mtime, digest, shared_target, signature, write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SOURCE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PIECE = 1 << 20
+_SYNC_THREADS = 8
+_NO_RANGE_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
+
+
+class Scratch:
+    """A fresh scratch folder of this run; removed when the ``with`` block ends, or by the next run."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.name = SCRATCH + os.urandom(4).hex()
+        self.fd = -1
+
+    def __enter__(self) -> Scratch:
+        os.mkdir(self.name, 0o700, dir_fd=self.store.releases_fd)
+        self.fd = os.open(self.name, _FOLDER, dir_fd=self.store.releases_fd)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        os.close(self.fd)
+        discard(self.store, self.name)
+
+
+class Tree:
+    """A release's tree while it is built in the folder ``name`` of the scratch folder, and its files as a manifest."""
+
+    def __init__(self, scratch: Scratch, name: str) -> None:
+        self.scratch = scratch
+        self.name = name
+        self.files: dict[str, dict[str, Any]] = {}
+        self.bytes = 0
+        os.mkdir(name, 0o755, dir_fd=scratch.fd)
+        self.fd = os.open(name, _FOLDER, dir_fd=scratch.fd)
+        os.fchmod(self.fd, 0o755)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def add_folder(self, path: str, entry: dict[str, Any]) -> None:
+        """Make a folder; its mode is set when everything is in it."""
+        os.mkdir(path, 0o700, dir_fd=self.fd)
+        self.files[path] = entry
+
+    def add_link(self, path: str, entry: dict[str, Any]) -> None:
+        """Make a link with the entry's target."""
+        os.symlink(entry["target"], path, dir_fd=self.fd)
+        self.files[path] = entry
+
+    def add_shared(self, path: str, entry: dict[str, Any]) -> None:
+        """Make the link of a shared name: to the place of that name in the root, outside of every release."""
+        os.symlink(shared_target(path), path, dir_fd=self.fd)
+        self.files[path] = entry
+
+    def add_file(self, path: str, entry: dict[str, Any], fill: Callable[[int], None]) -> bool:
+        """Write a file by ``fill(descriptor)`` and read it back.
+
+        False, and no file, when what was read back has not the entry's size and sha256.
+        """
+        fd = os.open(path, _NEW, 0o600, dir_fd=self.fd)
+        try:
+            fill(fd)
+            if digest(fd) != (entry["size"], entry["sha256"]):
+                os.unlink(path, dir_fd=self.fd)
+                return False
+            self.finish(fd, path, entry)
+        finally:
+            os.close(fd)
+        return True
+
+    def finish(self, fd: int, path: str, entry: dict[str, Any]) -> None:
+        """Give a written file its owner, mode and time, and take it into the manifest."""
+        _own(fd, entry)
+        os.fchmod(fd, entry["mode"])
+        mtime = entry.get("mtime_ns", content_mtime(entry["sha256"]) * 10**9)
+        os.utime(fd, ns=(mtime, mtime))
+        self.files[path] = dict(entry, signature=signature(os.fstat(fd)))
+        self.bytes += entry["size"]
+
+    def settle(self) -> None:
+        """Set the folders' modes and bring everything to the disk."""
+        folders = sorted(path for path, entry in self.files.items() if entry["type"] == "dir")
+        for path in reversed(folders):
+            entry = self.files[path]
+            fd = os.open(path, _FOLDER, dir_fd=self.fd)
+            try:
+                _own(fd, entry)
+                os.fchmod(fd, entry["mode"])
+            finally:
+                os.close(fd)
+        sync_all(self.fd, [path for path, entry in self.files.items() if entry["type"] == "file"])
+        sync_all(self.fd, [*folders, "."])
+
+
+def _own(fd: int, entry: dict[str, Any]) -> None:
+    """Give an adopted file back its owner, where the worker may and the id exists in this container."""
+    info = os.fstat(fd)
+    owner = (entry.get("uid", info.st_uid), entry.get("gid", info.st_gid))
+    if owner != (info.st_uid, info.st_gid):
+        try:
+            os.fchown(fd, *owner)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EINVAL):
+                raise
+
+
+def copier(folder: int, path: str) -> Callable[[int], None]:
+    """A ``fill`` for :meth:`Tree.add_file` that copies ``path`` below ``folder`` (by reflink where that works)."""
+
+    def fill(target: int) -> None:
+        try:
+            source = os.open(path, _SOURCE, dir_fd=folder)
+        except FileNotFoundError:
+            return  # gone in between: what is read back is then not what was wanted
+        try:
+            if stat.S_ISREG(os.fstat(source).st_mode):
+                copy_bytes(source, target)
+        finally:
+            os.close(source)
+
+    return fill
+
+
+def writer(chunks: Iterable[bytes], seen: Callable[[int], None]) -> Callable[[int], None]:
+    """A ``fill`` that writes the bytes as they arrive and reports the size of each piece."""
+
+    def fill(target: int) -> None:
+        for chunk in chunks:
+            write_all(target, chunk)
+            seen(len(chunk))
+
+    return fill
+
+
+def copy_bytes(source: int, target: int) -> None:
+    """Copy an open file to an empty one. Never by hard link: both must be able to change alone."""
+    ranged = getattr(os, "copy_file_range", None)
+    if ranged and os.fstat(source).st_size > _PIECE:
+        try:
+            while ranged(source, target, 1 << 30):
+                pass
+            return
+        except OSError as error:
+            if error.errno not in _NO_RANGE_COPY:
+                raise
+        os.lseek(source, 0, os.SEEK_SET)
+        os.lseek(target, 0, os.SEEK_SET)
+        os.ftruncate(target, 0)
+    while True:
+        data = os.read(source, _PIECE)
+        if not data:
+            return
+        write_all(target, data)
+
+
+def sync_all(folder: int, paths: list[str]) -> None:
+    """fsync each of ``paths`` below ``folder``; many at once, since a disk commits them together.
+
+    Raises the first OSError of any of them.
+    """
+    import threading
+
+    waiting, errors = list(paths), list[OSError]()
+
+    def work() -> None:
+        while waiting and not errors:
+            try:
+                path = waiting.pop()
+            except IndexError:
+                return
+            try:
+                _sync(folder, path)
+            except OSError as error:
+                errors.append(error)
+
+    helpers = [threading.Thread(target=work) for _ in range(min(_SYNC_THREADS, len(paths) // 4))]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]
+
+
+def _sync(folder: int, path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_manifest(scratch: Scratch, release: str, manifest: dict[str, Any]) -> None:
+    """Put a manifest beside the releases, whole or not at all, on disk when this returns."""
+    temporary = f"{release}.json"
+    fd = os.open(temporary, _NEW, 0o644, dir_fd=scratch.fd)
+    try:
+        os.fchmod(fd, 0o644)
+        write_all(fd, json.dumps(manifest, separators=(",", ":")).encode("ascii"))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(temporary, temporary, src_dir_fd=scratch.fd, dst_dir_fd=scratch.store.releases_fd)
+    os.fsync(scratch.store.releases_fd)
+
+
+def check_space(store: Store, size: int, count: int) -> None:
+    """Raise WorkerError("no-space") unless ``count`` more files of ``size`` bytes in all fit where the releases are."""
+    info = os.fstatvfs(store.root_fd)
+    needed = size + (count + 16) * info.f_frsize
+    free = info.f_bavail * info.f_frsize
+    fix = f"free space there, or lower training_keep_releases (old releases are in {store.path('releases')})"
+    if needed > free:
+        raise WorkerError(
+            "no-space",
+            f"{store.root} has {free / 1e6:.1f} MB free, the release needs {needed / 1e6:.1f} MB: {fix}",
+            needed=needed,
+            free=free,
+        )
+    if info.f_files and count + 16 > info.f_favail:
+        raise WorkerError(
+            "no-space", f"{store.root} has {info.f_favail} inodes free, the release needs {count + 16}: {fix}"
+        )
