@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cluster, holding, instance, inventory, keys, spec, sshd
+from . import cluster, holding, instance, inventory, keys, pve, spec, sshd
 from .containers import Container
 from .errors import LabError
 from .instance import Instance
@@ -68,6 +68,11 @@ class Lab:
     def inventory(self) -> Path:
         """An Ansible inventory of the lab."""
         return inventory.path(self.instance)
+
+    @property
+    def api(self) -> pve.Credentials:
+        """How to reach the lab's Proxmox VE API. LabError when it serves none."""
+        return pve.credentials(self.instance)
 
     def ssh_args(self, node: str, user: str = "root") -> list[str]:
         """The command line of ssh(1) up to and with the destination, no configuration of the user's read."""

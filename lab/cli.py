@@ -77,6 +77,9 @@ def _status(options: argparse.Namespace) -> int:
     for name, node in found["nodes"].items():
         state = "up" if node["pid"] else "down"
         print(f"  {name:5} {node['address']:16} {state}{'' if node['ssh'] else ', no OpenSSH server'}")
+    if found["api"]:
+        served = "up" if found["api"]["running"] else "not served"
+        print(f"  api   {found['api']['address']:16} {served}")
     for vmid, guest in found["containers"].items():
         print(f"  {vmid:5} {guest['node']:16} {guest['state'].lower():10} {guest['name']}")
     return 0 if found["up"] else 1

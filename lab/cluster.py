@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import cgroups, containers, instance, inventory, keys, nodes, rootfs, sshd, tools
+from . import cgroups, containers, instance, inventory, keys, nodes, pve, rootfs, sshd, tools
 from .errors import LabError
 from .instance import Instance
 from .system import folder_lock
@@ -59,6 +59,8 @@ def up(name: str, say: Say) -> Instance:
         with folder_lock(lab.root):
             if instance.find(name) == lab:  # else: taken down while this waited for the lock
                 _up(lab)
+                if not pve.ensure(lab):
+                    say("no Proxmox VE API: this Python has no fakepve (pip install fakepve cryptography)")
                 return lab
 
 
@@ -104,13 +106,14 @@ def status(name: str) -> dict[str, Any]:
     """What of the lab is there, as JSON values; "up" is whether all of it is as declared."""
     lab = instance.find(name)
     if lab is None:
-        return {"name": name, "up": False, "nodes": {}, "containers": {}}
+        return {"name": name, "up": False, "nodes": {}, "containers": {}, "api": {}}
     found = {node.name: _node_status(node) for node in nodes.nodes(lab)}
     guests = {c.vmid: _container_status(c) for c in containers.containers(lab)}
     good = all(node["pid"] and node["ssh"] for node in found.values()) and all(
         g["as_declared"] for g in guests.values()
     )
-    return {"name": name, "up": good, "nodes": found, "containers": guests}
+    served = {"address": f"{lab.api_address}:{pve.PORT}", "running": pve.running(lab)}
+    return {"name": name, "up": good, "nodes": found, "containers": guests, "api": served}
 
 
 def _node_status(node: nodes.Node) -> dict[str, Any]:

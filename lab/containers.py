@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import rootfs, spec, tools
+from . import cgroups, rootfs, spec, tools
 from .errors import LabError
 from .instance import CACHE, Instance
 from .nodes import ENVIRONMENT, IMAGES, TEMPLATES, TOOLS, Node, digest, gpu_table, link
@@ -61,14 +61,23 @@ class Container:
         state = self.state()
         if state != "RUNNING":
             raise LabError(f"container {self.vmid} is {state.lower()}: it cannot run {argv[0]}")
-        return run(self.attach(argv), stdin=stdin, timeout=timeout)
+        done = run(self.attach(argv), stdin=stdin, timeout=timeout)
+        done.args = list(argv)
+        return done
 
     def start(self) -> None:
         """Start it and wait until it is up (systemd: until the boot is over); nothing when it runs."""
         if self.state() == "STOPPED":
+            self._sweep()
             self.node.check(["lxc-start", "-n", str(self.vmid)])
         if self.spec.systemd:
             wait_for(self._booted, f"boot of container {self.vmid}", 60)
+
+    def _sweep(self) -> None:
+        """End what a container left whose monitor was killed: LXC no longer knows of it."""
+        for part in ("lxc", "lxc.monitor"):
+            cgroups.kill(f"{self.node.cgroup}/{part}/{self.vmid}")
+            cgroups.remove(f"{self.node.cgroup}/{part}/{self.vmid}")
 
     def _booted(self) -> bool:
         """`degraded` counts: it is as far as it gets, and the user's to look into."""

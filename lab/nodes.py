@@ -82,7 +82,9 @@ class Node:
         self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command in the node as root; output as bytes, whatever its status."""
-        return run(self.enter(argv), stdin=stdin, timeout=timeout)
+        done = run(self.enter(argv), stdin=stdin, timeout=timeout)
+        done.args = list(argv)  # what a person reads in a report, not how it got there
+        return done
 
     def check(self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float = 120) -> bytes:
         """Run a command in the node that must succeed; its stdout."""
