@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lines that a person reads: one a host and step, what went wrong in full beneath it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+# The word that a line shows for a step, by the module that does it.
+STEPS = {
+    "trainops.proxmox.syntax_check": "check",
+    "trainops.proxmox.training_release": "release",
+    "trainops.proxmox.gpu_idle": "gpus",
+    "trainops.proxmox.gpu_info": "gpus",
+}
+
+_STEP_WIDTH = max(map(len, STEPS.values()))
+
+# Core puts these before the message of an exception that an action or connection raised.
+_WRAPPINGS = ("Task failed: ", "Action failed: ", "Module failed: ")
+
+
+def step_word(action: str | None) -> str | None:
+    """The word for a step of ours, None for any other module; ``action`` is its fully qualified name."""
+    return STEPS.get(action or "")
+
+
+def step_line(host: str, width: int, step: str, text: str) -> str:
+    """``ct200  check    2 files compile``: the host padded to ``width``, the step to the longest word of all."""
+    return f"{host:<{width}}  {step:<{_STEP_WIDTH}}  {text}".rstrip()
+
+
+def task_line(host: str, width: int, task: str, text: str) -> str:
+    """The line of an ordinary module: its task's name instead of a step."""
+    return f"{host:<{width}}  {task}: {text}"
+
+
+def beneath(line: str, body: Iterable[str], indent: int) -> str:
+    """``line`` and, indented beneath it, every line of ``body``."""
+    return "\n".join([line, *(f"{'':{indent}}{text}".rstrip() for text in body)])
+
+
+def failure(result: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """What went wrong: a headline, and all else that was said, as lines.
+
+    Of a step of ours the headline is its ``summary`` and the rest its whole ``msg``; of another module it is the first
+    line of ``msg``, and what a command or a crashed module printed belongs to the rest.
+    """
+    message = _unwrapped(str(result.get("msg") or result.get("censored") or "")).splitlines()
+    headline = str(result.get("summary") or (message[0] if message else "no message"))
+    rest = message[1:] if message[:1] == [headline] else message
+    if "rc" in result:
+        headline = f"{headline} (exit {result['rc']})"
+    for stream in ("stderr", "stdout", "module_stderr", "module_stdout"):
+        rest += str(result.get(stream) or "").rstrip().splitlines()
+    return headline, rest
+
+
+def _unwrapped(message: str) -> str:
+    for wrapping in _WRAPPINGS:
+        message = message.removeprefix(wrapping)
+    return message.strip()
+
+
+def ended_badly(what: str, hosts: Sequence[str], total: int) -> str:
+    """``2 of 3 hosts failed: ct200, ct210``."""
+    return f"{len(hosts)} of {total} {'host' if total == 1 else 'hosts'} {what}: {', '.join(hosts)}"

@@ -1,0 +1,23 @@
+"""What a caller of this package can do wrong, as types; a run that went badly is a Result and no exception."""
+
+from __future__ import annotations
+
+
+class TrainopsError(Exception):
+    """Base of this package's errors; the text names the file, option or tool and the fix."""
+
+
+class PlaybookNotFound(TrainopsError):
+    """There is no such playbook, neither as a file nor in the collection."""
+
+
+class InventoryNotFound(TrainopsError):
+    """An inventory was named that does not exist."""
+
+
+class WrongExtravars(TrainopsError):
+    """Extra variables that cannot be handed to Ansible."""
+
+
+class AnsibleMissing(TrainopsError):
+    """The environment has no ansible-playbook that could run."""

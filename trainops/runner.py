@@ -1,0 +1,292 @@
+"""Run a playbook from Python and get a typed result: ansible-runner, used so that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shlex
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainops import processes
+from trainops.errors import AnsibleMissing, InventoryNotFound, PlaybookNotFound, WrongExtravars
+from trainops.results import Ending, Reason, Result, read_result
+
+COLLECTION = "trainops.proxmox"
+
+_POLL_SECONDS = 0.25
+_MAX_RESULT_CHARACTERS = 64 * 1024 * 1024
+_NOT_FOUND = "could not be found"
+
+Inventory = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Output = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _Order:
+    """One run, ready to go: everything checked, every path absolute."""
+
+    playbook: str
+    cwd: Path
+    inventory: list[str]
+    arguments: list[str]
+    extravars: str
+    timeout: float | None
+    canceled: Callable[[], bool]
+    environment: dict[str, str]
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+def run_playbook(
+    name: str | os.PathLike[str],
+    inventory: Inventory | None = None,
+    limit: str | None = None,
+    extravars: Mapping[str, Any] | None = None,
+    check: bool = False,
+    *,
+    diff: bool = False,
+    extravars_files: Sequence[str | os.PathLike[str]] = (),
+    cwd: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
+    cancel: threading.Event | None = None,
+    on_output: Output | None = None,
+    color: bool = False,
+    verbosity: int = 0,
+) -> Result:
+    """Run a playbook as ``ansible-playbook`` in the folder ``cwd`` would, and return what it did on each host.
+
+    ``name`` is a file (``site.yml``), a playbook of a collection (``trainops.proxmox.deploy_training``) or a bare name
+    (``deploy_training``): the file ``deploy_training.yml`` of ``cwd`` if there is one, otherwise this collection's.
+    ``inventory`` is a path, several, or hosts with commas; None means the one of ``ansible.cfg``. ``extravars`` win
+    over ``extravars_files``; they travel in a private file, never on a command line. ``timeout`` is in seconds.
+    Setting ``cancel`` ends the run. ``on_output`` gets each printed line as it comes, from a thread of its own: taking
+    its time delays only the return. Questions on the terminal (vault or login passwords) cannot be answered.
+
+    Whatever happens, no process and no file of the run is left when this returns or raises; a run that went badly is a
+    result, not an exception. May be called in any thread.
+
+    Raises PlaybookNotFound, InventoryNotFound, WrongExtravars, AnsibleMissing; KeyboardInterrupt passes through.
+    """
+    folder = Path(cwd or ".").absolute()
+    order = _Order(
+        playbook=find_playbook(os.fspath(name), folder),
+        cwd=folder,
+        inventory=_inventories(inventory, folder),
+        arguments=_arguments(limit, check, diff, verbosity, [_existing(path, folder) for path in extravars_files]),
+        extravars=_json(extravars or {}),
+        timeout=timeout,
+        canceled=cancel.is_set if cancel else lambda: False,
+        environment=_environment(color),
+    )
+    started = time.monotonic()
+    events, rc, aborted = _run(order, on_output)
+    result = read_result(events, Ending(rc, aborted, time.monotonic() - started), order.playbook, check)
+    if result.rc == 1 and not result.hosts and order.playbook in result.message and _NOT_FOUND in result.message:
+        raise PlaybookNotFound(f"there is no playbook {order.playbook}: is its collection installed?")
+    return result
+
+
+def find_playbook(name: str, cwd: Path) -> str:
+    """The playbook that ``name`` means in the folder ``cwd``: an absolute path, or a collection's playbook as it is.
+
+    Raises PlaybookNotFound.
+    """
+    if name.endswith((".yml", ".yaml")) or os.sep in name:
+        path = cwd / name
+        if not path.is_file():
+            raise PlaybookNotFound(f"there is no playbook {path}")
+        return str(path)
+    if "." not in name:
+        own = cwd / f"{name}.yml"
+        if own.is_file():
+            return str(own)
+        name = f"{COLLECTION}.{name}"
+    if name.startswith(f"{COLLECTION}.") and name.removeprefix(f"{COLLECTION}.") not in _own_playbooks():
+        known = ", ".join(f"{COLLECTION}.{playbook}" for playbook in _own_playbooks())
+        raise PlaybookNotFound(f"there is no playbook {name}; there are: {known}")
+    return name
+
+
+def _own_playbooks() -> list[str]:
+    from importlib.resources import files
+
+    folder = files(f"ansible_collections.{COLLECTION}").joinpath("playbooks")
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    return sorted(name.removesuffix(".yml") for name in names if name.endswith(".yml"))
+
+
+def _inventories(inventory: Inventory | None, cwd: Path) -> list[str]:
+    if inventory is None:
+        return []
+    sources = [inventory] if isinstance(inventory, str | os.PathLike) else list(inventory)
+    found = []
+    for source in [os.fspath(source) for source in sources]:
+        if "," not in source and not (cwd / source).exists():
+            raise InventoryNotFound(f"there is no inventory {cwd / source}")
+        found.append(source if "," in source else str(cwd / source))
+    return found
+
+
+def _existing(path: str | os.PathLike[str], cwd: Path) -> str:
+    if not (cwd / path).is_file():
+        raise WrongExtravars(f"there is no file of variables {cwd / path}")
+    return str(cwd / path)
+
+
+def _arguments(limit: str | None, check: bool, diff: bool, verbosity: int, files: Sequence[str]) -> list[str]:
+    arguments = ["--limit", limit] if limit else []
+    arguments += ["--check"] if check else []
+    arguments += ["--diff"] if diff else []
+    arguments += ["-" + "v" * verbosity] if verbosity else []
+    for path in files:
+        arguments += ["-e", f"@{path}"]
+    return arguments
+
+
+def _json(extravars: Mapping[str, Any]) -> str:
+    for name in extravars:
+        if not str(name).isidentifier():
+            raise WrongExtravars(f"{name!r} is no name for a variable: letters, digits and underscores, no digit first")
+    try:
+        return json.dumps(dict(extravars))
+    except (TypeError, ValueError) as error:
+        raise WrongExtravars(f"extravars must be JSON values (texts, numbers, lists, dicts): {error}") from error
+
+
+def _environment(color: bool) -> dict[str, str]:
+    """The environment of ansible-playbook beside the caller's own."""
+    folder = Path(sys.executable).parent
+    path = os.environ.get("PATH", os.defpath)
+    if (folder / "ansible-playbook").exists():
+        path = f"{folder}{os.pathsep}{path}"
+    if shutil.which("ansible-playbook", path=path) is None:
+        raise AnsibleMissing(f"there is no ansible-playbook beside {sys.executable} nor on PATH: install ansible-core")
+    environment = {
+        "PATH": path,
+        "ANSIBLE_STDOUT_CALLBACK": os.environ.get("ANSIBLE_STDOUT_CALLBACK", f"{COLLECTION}.summary"),
+        # ansible-runner drops a larger result, for instance the list of a release's files, without a word.
+        "MAX_EVENT_RES": str(_MAX_RESULT_CHARACTERS),
+    }
+    return environment if color else {**environment, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"}
+
+
+class _Events:
+    """Collects events. Taking one costs its sender nothing, whatever the listener does with the line."""
+
+    def __init__(self, on_output: Output | None) -> None:
+        self.all: list[dict[str, Any]] = []
+        self._on_output = on_output
+        self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def take(self, event: dict[str, Any]) -> bool:
+        """ansible-runner's event handler; False means that it need not keep a file of the event."""
+        self.all.append(event)
+        if self._on_output and event.get("stdout"):
+            if self._thread is None:
+                # Not before the first event: ansible-playbook is forked from a process with one thread only.
+                self._thread = threading.Thread(target=self._tell, daemon=True)
+                self._thread.start()
+            self._queue.put(str(event["stdout"]).replace("\r\n", "\n"))
+        return False
+
+    def _tell(self) -> None:
+        while (text := self._queue.get()) is not None:
+            if self._on_output:
+                self._on_output(text)
+
+    def finish(self) -> None:
+        """Wait until the listener has had every line."""
+        if self._thread:
+            self._queue.put(None)
+            self._thread.join()
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="trainops-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(order: _Order, on_output: Output | None) -> tuple[list[dict[str, Any]], int | None, Reason | None]:
+    """The events of a run, its status, and why it was ended early, if it was."""
+    events, watch = _Events(on_output), _Watch(order)
+    with _private_folder() as folder:
+        runner = _runner(order, folder, events, watch)
+        try:
+            # ansible-runner raises it when the output does not end with the run; the events tell what is missing.
+            with contextlib.suppress(_pexpect_timeout()):
+                runner.run()
+        except BaseException:
+            watch.end_processes()
+            raise
+    events.finish()
+    return events.all, None if watch.aborted else runner.rc, watch.aborted
+
+
+def _pexpect_timeout() -> type[Exception]:
+    import pexpect
+
+    timeout: type[Exception] = pexpect.TIMEOUT
+    return timeout
+
+
+class _Watch:
+    """ansible-runner asks it several times a second whether to stop; when so, it ends the run itself, gently first."""
+
+    def __init__(self, order: _Order) -> None:
+        self.aborted: Reason | None = None
+        self._order = order
+        self._masters = set(processes.masters())
+        self._deadline = None if order.timeout is None else time.monotonic() + order.timeout
+
+    def __call__(self) -> bool:
+        if self.aborted is None:
+            if self._order.canceled():
+                self.aborted = Reason.CANCELED
+            elif self._deadline is not None and time.monotonic() > self._deadline:
+                self.aborted = Reason.DEADLINE
+            if self.aborted:
+                self.end_processes()
+        return self.aborted is not None
+
+    def end_processes(self) -> None:
+        """Nothing of the run is left on this machine."""
+        processes.end(self._order.mark, self._masters)
+
+
+def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:
+    from ansible_runner import RunnerConfig
+    from ansible_runner.runner import Runner
+
+    (folder / "env").mkdir(mode=0o700)
+    with open(os.open(folder / "env" / "extravars", os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(order.extravars)
+    config = RunnerConfig(
+        private_data_dir=str(folder),
+        project_dir=str(order.cwd),
+        playbook=order.playbook,
+        inventory=order.inventory or None,
+        cmdline=shlex.join(order.arguments) or None,
+        envvars={**order.environment, processes.MARK: order.mark},
+        settings={"pexpect_timeout": _POLL_SECONDS, "suppress_output_file": True},
+        quiet=True,
+    )
+    config.prepare()
+    # It would turn ssh's check of host keys off; whether to check is for the user's configuration to say.
+    if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
+        config.env.pop("ANSIBLE_HOST_KEY_CHECKING", None)
+    return Runner(config, event_handler=events.take, cancel_callback=watch)
