@@ -39,7 +39,7 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
     params: files: [{path, sha256, size, kind}], kind `python`, `shell`, or `opaque` for what can be imported but not
     read; root and name say where the live release is (root null: nowhere); pythonpath: folders that the run has on its
-    path; optional: top-level modules that may be missing.
+    path; optional: top-level modules that may be missing; left_out: {module: why} for modules that were left behind.
 
     Conversation: `need` {paths}, answered by a `source` {path} frame with the file's bytes for each, in that order.
 
@@ -158,7 +158,7 @@ def _imports(
     inside, outside = search_folders(params.get("pythonpath") or [], root)
     found = import_problems(by_path, tree, Outside(outside), inside, params.get("optional") or [])
     nowhere = sorted({one["module"] for one in found if "module" in one})
-    return _explain_missing(found, nowhere, root) if nowhere else found
+    return _explain_missing(found, nowhere, params) if nowhere else found
 
 
 def search_folders(pythonpath: list[str], root: str | None) -> tuple[list[str], list[str]]:
@@ -179,28 +179,28 @@ def search_folders(pythonpath: list[str], root: str | None) -> tuple[list[str], 
     return inside, outside
 
 
-def _explain_missing(found: list[dict[str, Any]], nowhere: list[str], root: str | None) -> list[dict[str, Any]]:
+def _explain_missing(found: list[dict[str, Any]], nowhere: list[str], params: dict[str, Any]) -> list[dict[str, Any]]:
     """Say of each missing module where it is, or what to do: the search is made once, and only when one is missing."""
     from .pythons import who_has
 
-    elsewhere = who_has(nowhere, root)
-    return [
-        dict(one, message=_missing_text(one["module"], one["message"], elsewhere.get(one["module"]), root))
-        if "module" in one
-        else one
-        for one in found
-    ]
+    elsewhere = who_has(nowhere, params.get("root"))
+    return [dict(one, message=_missing_text(one, elsewhere, params)) if "module" in one else one for one in found]
 
 
-def _missing_text(module: str, near: str, python: str | None, root: str | None) -> str:
-    """`near`: a module of the project with a similar name, as it goes behind the sentence, or ''."""
-    if python:
-        return f"{sys.executable} has no {module}; {python} has: set training_python"
-    for name in (f"{module}.py", module) if root else ():
-        path = os.path.join(root or "", name)
+def _missing_text(one: dict[str, Any], elsewhere: dict[str, str], params: dict[str, Any]) -> str:
+    """That a module is missing, and the likeliest way to it. The problem's own message says what else may be meant."""
+    module: str = one["module"]
+    text = f"{sys.executable} has no {module}"
+    if module in elsewhere:
+        return f"{text}; {elsewhere[module]} has: set training_python"
+    if module in params.get("left_out", {}):
+        return f"{text}; {params['left_out'][module]}"
+    for name in (f"{module}.py", f"{module}/__init__.py") if params.get("root") else ():
+        path = os.path.join(params["root"], name)
         if os.path.exists(path):
-            return f"{sys.executable} has no {module}; {path} is not part of the project: add it to training_project"
-    standard = module in getattr(sys, "stdlib_module_names", ())
-    missing = ", a part of the standard library that is not installed" if standard else ""
-    fix = near or "; install it there, or name it in training_optional_modules if the run can do without"
-    return f"{sys.executable} has no {module}{missing}{fix}"
+            return f"{text}; {path} is not part of the project: add it to training_project"
+    if one["message"]:
+        return f"{text}{one['message']}"
+    if module in getattr(sys, "stdlib_module_names", ()):
+        text += ", a part of the standard library that is not installed"
+    return f"{text}; install it there, or name it in training_optional_modules if the run can do without"

@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The step `check`: the project's sources compile where they will run, and their imports resolve."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
+    config_problems,
+    kinds,
+    left_out_modules,
+    outcome,
+    sources,
+    worker_files,
+)
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Request, exchange
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
+
+
+class ActionModule(StepAction):
+    """Its options and results are documented in the module of the same name."""
+
+    def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Look at the project, have the interpreter check its sources, and put everything that was found together."""
+        project = read_project(
+            options["project"], options["exclude"], os.getcwd(), options["shared"], options["name"] or ""
+        )
+        kind = kinds(project.files)
+        config, unread = config_problems(project.files, kind)
+        params = {
+            "root": options["root"],
+            "name": project.name,
+            "files": worker_files(project.files, kind),
+            "left_out": left_out_modules(project.ignored),
+            "pythonpath": options["pythonpath"],
+            "optional": options["optional_modules"],
+        }
+        reply = exchange(
+            self._connection,
+            Request("check", params, python=self._python(options), timeout=options["timeout"]),
+            sources(project.files),
+        )
+        return outcome(reply.result, kind, config, unread)
+
+    def _python(self, options: dict[str, Any]) -> str:
+        in_container = hasattr(self._connection, "open_session")
+        return str(options["python"] or ("/usr/bin/python3" if in_container else sys.executable))

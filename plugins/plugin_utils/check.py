@@ -1,0 +1,197 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The controller's part of the check: which files are sources of which kind, the syntax of configuration files, texts.
+
+Python and shell sources are checked in the container, by what would run them there. JSON, YAML and TOML mean the same
+everywhere, so they are read here and never travel for a check.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import PARSERS, Problem
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, read_bytes
+
+PYTHON, SHELL, OPAQUE = "python", "shell", "opaque"
+MAX_CONFIG = 4 * 1024 * 1024  # bytes; larger files are data, and YAML of that size takes minutes
+_HEAD = 256
+_SUFFIXES = {
+    ".py": PYTHON,
+    ".pyw": PYTHON,
+    ".sh": SHELL,
+    ".bash": SHELL,
+    ".json": "json",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".toml": "toml",
+}
+# What Python can import although there is no source to read.
+_BINARY = (".so", ".pyc", ".pyd")
+_SHEBANG_PYTHON = re.compile(rb"^#!.*?[/ ]python[0-9.]*(?:\s|$)")
+_SHEBANG_SHELL = re.compile(rb"^#!.*?[/ ](?:ba|da|a|k|mk|z)?sh(?:\s|$)")
+
+
+def kind_of(path: str, head: bytes) -> str | None:
+    """What a file is to the check, by its name or its `#!` line; None when the check has nothing to say about it.
+
+    `head` are its first bytes. `python` and `shell` are for the worker; `opaque` can be imported but not read.
+    """
+    suffix = posixpath.splitext(posixpath.basename(path))[1]
+    kind = OPAQUE if suffix in _BINARY else _SUFFIXES.get(suffix)
+    if kind == PYTHON:
+        return kind  # whatever its first line says, an import reads it as Python
+    if _SHEBANG_PYTHON.match(head):
+        return PYTHON
+    return SHELL if _SHEBANG_SHELL.match(head) else kind
+
+
+def kinds(entries: Iterable[Entry]) -> dict[str, str]:
+    """The kind of each file of a project that has one, by path."""
+    found = {}
+    for entry in entries:
+        if entry.type == "file" and (kind := kind_of(entry.path, _head(entry.source))):
+            found[entry.path] = kind
+    return found
+
+
+def _head(source: str) -> bytes:
+    try:
+        with open(source, "rb") as stream:
+            return stream.read(_HEAD)
+    except OSError as error:
+        raise SourceChanged(f"{source}: {error.strerror}: it was there a moment ago; try again") from error
+
+
+def worker_files(entries: Iterable[Entry], kind: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What the worker is told of the project: its sources, and what else can be imported.
+
+    A link within the project is the file that it points to under another name. Of other links, and of shared names,
+    which are links in the container, nobody here knows what they hold.
+    """
+    told = []
+    for path, entry in _by_path(entries).items():
+        if entry is None:
+            told.append({"path": path, "sha256": "", "size": 0, "kind": OPAQUE})
+        elif kind.get(entry.path) in (PYTHON, SHELL, OPAQUE):
+            told.append({"path": path, "sha256": entry.sha256, "size": entry.size, "kind": kind[entry.path]})
+    return told
+
+
+def _by_path(entries: Iterable[Entry]) -> dict[str, Entry | None]:
+    """The file that each path leads to, None for links to folders and out of the project and for shared names."""
+    listed = list(entries)
+    files = {entry.path: entry for entry in listed if entry.type == "file"}
+    found: dict[str, Entry | None] = {**files}
+    for entry in listed:
+        if entry.type == "link":
+            target = posixpath.join(posixpath.dirname(entry.path), entry.target or "")
+            found[entry.path] = files.get(posixpath.normpath(target))
+        elif entry.type == "shared":
+            found[entry.path] = None
+    return found
+
+
+def left_out_modules(ignored: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Top-level modules that are on the controller but not in the project: {module: which file, and why}."""
+    found = {}
+    for path, why in ignored:
+        name = path.removesuffix(".py")
+        if name.isidentifier():
+            found[name] = f"{path} is left out of the project ({why})"
+    return found
+
+
+def sources(entries: Iterable[Entry]) -> Callable[[dict[str, Any]], Iterator[Frame]]:
+    """The answer to the worker's `need`: for each path a `source` frame with the bytes, read while they are sent."""
+    files = _by_path(entries)
+
+    def answer(frame: dict[str, Any]) -> Iterator[Frame]:
+        for path in frame["paths"]:
+            entry = files.get(path)
+            if entry is None:
+                raise StepError("protocol", f"the worker asked for {path!r}, which is no source of the project")
+            yield Frame("source", {"path": path}, read_bytes(entry))
+
+    return answer
+
+
+def config_problems(entries: Iterable[Entry], kind: Mapping[str, str]) -> tuple[list[Problem], list[dict[str, str]]]:
+    """The problems of JSON, YAML and TOML files, and which of them were not read: [{file, why}]."""
+    problems: list[Problem] = []
+    unread = []
+    for entry in entries:
+        parser = PARSERS.get(kind.get(entry.path, ""))
+        if parser is None:
+            continue
+        if entry.size > MAX_CONFIG:
+            unread.append({"file": entry.path, "why": f"larger than {MAX_CONFIG >> 20} MiB"})
+            continue
+        with open(entry.source, "rb") as stream:
+            problems += _softened(entry.path, parser(entry.path, stream.read()))
+    return problems, unread
+
+
+def _softened(path: str, found: list[Problem]) -> list[Problem]:
+    # Settings of editors and other tools, such as .vscode/settings.json with its comments, are no concern of a run.
+    if not any(part.startswith(".") for part in path.split("/")):
+        return found
+    return [Problem(one.file, one.line, one.column, "warning", one.code, one.message) for one in found]
+
+
+def problems_of(result: Mapping[str, Any]) -> list[Problem]:
+    """The worker's problems as values."""
+    names = ("file", "line", "column", "severity", "code", "message")
+    return [Problem(*(one[name] for name in names)) for one in result["problems"]]
+
+
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Errors before warnings, each by place."""
+    return sorted(problems, key=lambda one: (one.severity != "error", one))
+
+
+def outcome(
+    reply: Mapping[str, Any], kind: Mapping[str, str], config: Sequence[Problem], unread: Sequence[Mapping[str, str]]
+) -> dict[str, Any]:
+    """The step's result from the worker's `reply`, the problems of configuration files, and which were not read."""
+    problems = in_order([*problems_of(reply), *config])
+    compiled = sum(1 for one in kind.values() if one == PYTHON)
+    parsed = sum(1 for one in kind.values() if one not in (PYTHON, OPAQUE)) - len(unread)
+    failed = any(one.severity == "error" for one in problems)
+    line = summary(reply["python"], compiled, parsed, problems)
+    result = {
+        "summary": line,
+        "msg": "\n".join(map(str, problems)) if problems else " ".join(line.split()),
+        "python": reply["python"],
+        "files_checked": compiled + parsed,
+        "files_cached": reply["files_cached"],
+        "files_unread": list(unread),
+        "problems": [asdict(one) for one in problems],
+        "checked": reply["checked"],
+    }
+    if failed:
+        return {**result, "failed": True, "code": "refused"}
+    return {**result, "warnings": [f"{one.file}:{one.line}:{one.column}: {one.message}" for one in problems]}
+
+
+def summary(python: Mapping[str, str], compiled: int, parsed: int, problems: Sequence[Problem]) -> str:
+    """The one line that a person reads. `compiled` Python files, `parsed` files of other kinds."""
+    errors = [one for one in problems if one.severity == "error"]
+    if errors:
+        more = f" (+{len(errors) - 1} more)" if len(errors) > 1 else ""
+        return f"refused: {errors[0]}{more}"
+    parts = [f"{compiled} {'file compiles' if compiled == 1 else 'files compile'}"]
+    if parsed:
+        parts.append(f"{parsed} {'parses' if parsed == 1 else 'parse'}")
+    parts.append("imports resolve")
+    if problems:
+        parts.append(f"{len(problems)} {'warning' if len(problems) == 1 else 'warnings'}")
+    return f"{', '.join(parts)}        {python['path']} {python['version']}"
