@@ -56,10 +56,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a reading cannot be believed: a short stable word, and a sentence with the fix."""
+    """Why a reading cannot be believed: a short stable word, and a sentence with the fix.
+
+    ``lasting``: asking again would change nothing, or would start one more nvidia-smi beside one that hangs.
+    """
 
     code: str
     text: str
+    lasting: bool = True
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,7 @@ def trouble(answer: Answer, place: str, *, deadline: float, kernel_module: str =
             "timeout",
             f"{place}: nvidia-smi did not answer within {deadline:g} s{cannot}; the driver may be stuck (look at dmesg "
             "on the node), or it needs longer (option nvidia_smi_timeout)",
+            lasting=answer.unkillable,
         )
     if answer.exit == 0 and not answer.text.startswith("Failed to initialize"):
         return None
@@ -178,7 +183,7 @@ def _failure(answer: Answer, place: str, kernel_module: str) -> Trouble:
     if answer.exit in (126, 127):
         return Trouble("not-found", f"{place}: {answer.text.strip() or 'nvidia-smi was not found'}")
     first = next((line.strip() for line in answer.text.splitlines() if line.strip()), "no message")
-    return Trouble("failed", f"{place}: nvidia-smi failed with exit status {answer.exit}: {first}")
+    return Trouble("failed", f"{place}: nvidia-smi failed with exit status {answer.exit}: {first}", lasting=False)
 
 
 def _versions(text: str, kernel_module: str) -> str:

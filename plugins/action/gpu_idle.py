@@ -1,0 +1,44 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Wait until GPUs are idle, or say who holds them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.utils.display import Display
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import look
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import idle_result, select_in
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock, wait
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
+
+display = Display()
+
+
+class ActionModule(StepAction):
+    """Its options and results are documented in the module of the same name."""
+
+    def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        host = str(task_vars.get("inventory_hostname", ""))
+        width = max(map(len, task_vars.get("ansible_play_hosts_all") or [host]))
+
+        def say(snapshot: Snapshot, selection: Selection, waited: float) -> None:
+            text = f"waiting {waited:.0f} s of {options['timeout']:g} s: {summary(selection, snapshot.view)}"
+            display.display(step_line(host, width, "gpus", text))
+
+        outcome = wait(
+            lambda: look(self._connection, options),
+            lambda snapshot: select_in(snapshot, options["select"], options["count"]),
+            say,
+            Clock(time.monotonic, time.sleep),
+            timeout=0 if self._task.check_mode else options["timeout"],
+            interval=options["interval"],
+        )
+        return idle_result(outcome, options["require"])

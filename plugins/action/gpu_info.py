@@ -1,0 +1,20 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The GPUs of a container and who holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import look
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import info_result
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
+
+
+class ActionModule(StepAction):
+    """Its options and results are documented in the module of the same name."""
+
+    def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        return info_result(look(self._connection, options))

@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One look at a container's GPUs over its connection, for the steps that need one."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Request, exchange
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot, params, snapshot
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_view import SCRIPT, parse_node_view
+
+# What a look costs besides nvidia-smi, on a node under load.
+_MARGIN_SECONDS = 60.0
+_LEAST = {"nvidia_smi_timeout": 1, "memory_mib": 0, "interval": 0.1, "timeout": 0}
+
+
+def look(connection: Any, options: dict[str, Any]) -> Snapshot:
+    """One exchange: nvidia-smi in the container, and beside it the node's view unless ``options`` decline it.
+
+    ``options`` are those of the doc fragment ``gpus``. Raises OptionError, and what :func:`exchange` raises.
+    """
+    for name, least in _LEAST.items():
+        if name in options and options[name] < least:
+            raise OptionError(f"{name}: {options[name]:g} is too small, it must be at least {least:g}")
+    timeout = float(options["nvidia_smi_timeout"])
+    in_container = hasattr(connection, "open_session")
+    reply = exchange(
+        connection,
+        Request(
+            operation="gpus",
+            params=params(options["nvidia_smi"], timeout),
+            python=options["python"] or ("/usr/bin/python3" if in_container else sys.executable),
+            timeout=2 * timeout + _MARGIN_SECONDS,
+            view=View(SCRIPT, options["nvidia_smi"], timeout) if options["node_view"] and in_container else None,
+        ),
+    )
+    return snapshot(
+        reply.result,
+        None if reply.node_view is None else parse_node_view(reply.node_view),
+        vmid=int(connection.get_option("vmid")) if in_container else None,
+        timeout=timeout,
+        memory_mib=options["memory_mib"],
+    )

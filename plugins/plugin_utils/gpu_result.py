@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The results of the steps that look at GPUs, as plain values. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, select
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary, table
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Outcome
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
+
+_NO_GPU = (
+    "no-devices",
+    "in the container: there is no GPU: pass /dev/nvidia0 …, /dev/nvidiactl and /dev/nvidia-uvm into it",
+)
+
+
+def select_in(found: Snapshot, wanted: Any, count: int | None) -> Selection:
+    """The selected GPUs of a look; nothing as long as no GPU can be seen. Raises OptionError."""
+    if not found.gpus:
+        return Selection((), count)
+    try:
+        return select(found.gpus, wanted, count)
+    except OptionError as error:
+        if found.trouble is None:
+            raise
+        # An expression over memory or names finds nothing when nvidia-smi told neither.
+        raise OptionError(f"{error}. {found.trouble.text}") from error
+
+
+def info_result(found: Snapshot) -> dict[str, Any]:
+    """The result of ``gpu_info``. Raises StepError when there is no GPU to tell of."""
+    if not found.gpus:
+        code, text = _trouble(found)
+        raise StepError(code, text, {"gpus": [], "view": found.view, "view_reason": found.view_reason})
+    line = summary(Selection(found.gpus), found.view)
+    return {**_common(found), "summary": line, "msg": line, "table": table(found, found.gpus)}
+
+
+def idle_result(outcome: Outcome, require: bool) -> dict[str, Any]:
+    """The result of ``gpu_idle``: a failure with the table only where idle GPUs are required."""
+    found, selection = outcome.snapshot, outcome.selection
+    idle = bool(outcome.chosen)
+    line = summary(selection, found.view, outcome.chosen) if found.gpus else f"unknown: {_trouble(found)[1]}"
+    after = "" if idle or outcome.waited < 1 else f" after {outcome.waited:.0f} s"
+    shown = table(found, selection.candidates) if selection.candidates else ""
+    result = {
+        **_common(found),
+        "gpus": [gpu.as_result() for gpu in outcome.chosen or selection.candidates],
+        "uuids": [gpu.uuid for gpu in outcome.chosen],
+        "indexes": [gpu.index for gpu in outcome.chosen],
+        "idle": idle,
+        "waited_seconds": round(outcome.waited, 1),
+        "looks": outcome.looks,
+        "table": shown,
+        "summary": line + after,
+        "msg": line + after,
+    }
+    if idle or not require:
+        return result
+    unknown = any(gpu.verdict == "unknown" for gpu in selection.candidates) or not found.gpus
+    fix = (
+        "The state of a GPU must be known before it is used: mend what is said above."
+        if unknown
+        else "Stop what holds them, select other GPUs (select), or wait longer (timeout)."
+    )
+    text = "\n".join(part for part in (line + after, shown, fix) if part)
+    return {**result, "failed": True, "code": "gpus-unknown" if unknown else "gpus-busy", "msg": text}
+
+
+def _common(found: Snapshot) -> dict[str, Any]:
+    result = found.as_result()
+    if found.warnings:
+        result["warnings"] = list(found.warnings)
+    return result
+
+
+def _trouble(found: Snapshot) -> tuple[str, str]:
+    return (found.trouble.code, found.trouble.text) if found.trouble else _NO_GPU
