@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The lab for tests and tools, typed: nodes, containers, what it costs in sessions.
 
 lab = open_lab()                               # the lab that TRAINOPS_LAB selects; `make lab` brings it up

@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Becomes the first process of a node: run in fresh namespaces with a plan (JSON) on stdin, prints its PID outside.
 
 The plan: hostname, root (mount point), lower (folders, the topmost first), upper, work, binds (source, target,

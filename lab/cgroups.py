@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Control groups of the lab, in every hierarchy of the machine: cgroup v1, v2 or both (hybrid).
 
 Whatever runs for a lab is in a group below /trainops-lab/<lab>; so its processes are known without a PID file, and a

@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The lab as an Ansible inventory: the default lab's is inventories/lab, any lab's is also in its state folder."""
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ def render(lab: Instance) -> str:
         "ansible_user": "root",
         "ansible_port": int(port),
         "ansible_ssh_private_key_file": identity,
-        "ansible_ssh_common_args": " ".join(f"-o {name}={value}" for name, value in options.items()),
+        "ansible_ssh_common_args": ">-" + "".join(f"\n      -o {name}={value}" for name, value in options.items()),
         "ansible_python_interpreter": "/usr/bin/python3",
         "training_root": "/root",
         "training_python": "/root/venv/bin/python",

@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Debian roots for nodes and containers: built once by mmdebstrap, kept in the cache, shared by all labs.
 
 A root is a stack of folders, the lowest first, that an overlay joins; nothing ever writes to them after the build.
@@ -21,7 +24,8 @@ from .errors import LabError
 from .instance import CACHE
 from .system import folder_lock
 
-MIRROR = "http://deb.debian.org/debian"
+#: Tried in this order: a release that is no longer supported moves to the archive.
+MIRRORS = ("http://deb.debian.org/debian", "http://archive.debian.org/debian")
 FILES = Path(__file__).parent / "files"
 _UNNEEDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
 
@@ -46,7 +50,7 @@ class Recipe:
 
 
 _CONTAINER_PACKAGES = ("python3", "python3-venv", "sudo", "procps")
-_NODE_PACKAGES = ("lxc", "openssh-server", "uidmap", "iproute2", "curl")
+_NODE_PACKAGES = ("lxc", "openssh-server", "uidmap", "iproute2")
 
 RECIPES = {
     "bookworm": Recipe(
@@ -129,7 +133,7 @@ def _build(name: str) -> None:
     work.chmod(0o755)  # the root of an unprivileged container must be reached by its mapped ids
     log = work / "log"
     base = work / "base"
-    _logged(log, name, [*_mmdebstrap(recipe), str(base), MIRROR])
+    _bootstrap(log, name, recipe, base)
     shutil.copy(FILES / "init", base / "sbin/init")
     _inside(log, name, [base], "customize", [spec.PASSWORDS["root"], spec.PASSWORDS["trainer"]])
     for layer in recipe.layers:
@@ -145,11 +149,19 @@ def _build(name: str) -> None:
     work.rename(folder(name))
 
 
-def _mmdebstrap(recipe: Recipe) -> list[str]:
+def _bootstrap(log: Path, name: str, recipe: Recipe, base: Path) -> None:
     keep_lists = ["--skip=cleanup/apt/lists"] if recipe.layers else []
     unneeded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _UNNEEDED]
     packages = ",".join(recipe.packages)
-    return ["mmdebstrap", "--variant=minbase", *keep_lists, *unneeded, f"--include={packages}", recipe.suite]
+    command = ["mmdebstrap", "--variant=minbase", *keep_lists, *unneeded, f"--include={packages}", recipe.suite]
+    failures = []
+    for mirror in MIRRORS:
+        try:
+            return _logged(log, name, [*command, str(base), mirror])
+        except LabError as exc:
+            failures.append(exc)
+            shutil.rmtree(base, ignore_errors=True)
+    raise failures[0]
 
 
 #: Runs the script $3 with the rest as its arguments in the root $1, or in an overlay of it that writes to $2.
