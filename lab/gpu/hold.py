@@ -5,8 +5,9 @@
 """Hold memory on the lab's GPUs as a CUDA process does, until killed.
 
 It is installed as /usr/bin/hold on the nodes and in the containers of the lab: one file, standard library only, Python
-3.9 and newer. It opens /dev/nvidiactl, /dev/nvidia-uvm and the GPUs' device files and locks N bytes of each for N MiB;
-nvidia_smi.py reads those locks. Holders of one GPU add up, and like a card it gives no more than it has.
+3.9 and newer. It opens /dev/nvidiactl, /dev/nvidia-uvm and the GPUs' device files, maps the latter as CUDA alone does,
+and locks N bytes of each for N MiB; nvidia_smi.py reads those locks. Holders of one GPU add up, and like a card it
+gives no more than it has.
 
 TRAINOPS_LAB_GPUS and TRAINOPS_LAB_DEV mean what they mean in nvidia_smi.py.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import mmap
 import os
 import signal
 import struct
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 RESERVED_MIB = 615  # what the driver keeps of each card for itself
+MAPPED: list[mmap.mmap] = []  # kept for the life of the process
 
 
 class HoldError(Exception):
@@ -106,6 +109,13 @@ def allocate(descriptor: int, gpu: dict[str, Any], mib: int) -> None:
         return
 
 
+def map_device(descriptor: int) -> mmap.mmap:
+    """What tells a process that has initialised CUDA from one that only watches the GPU."""
+    if os.fstat(descriptor).st_size < mmap.PAGESIZE:
+        os.ftruncate(descriptor, mmap.PAGESIZE)
+    return mmap.mmap(descriptor, mmap.PAGESIZE)
+
+
 def hold(options: argparse.Namespace, table: str, dev: str) -> str:
     """Take what was asked for; the line that says so. All stays held until the process ends."""
     gpus = read_gpus(table)
@@ -117,6 +127,7 @@ def hold(options: argparse.Namespace, table: str, dev: str) -> str:
         open_device(os.path.join(dev, name))
     for index in dict.fromkeys(options.gpu):
         descriptor = open_device(os.path.join(dev, f"nvidia{gpus[index]['minor']}"))
+        MAPPED.append(map_device(descriptor))
         if not options.no_memory:
             allocate(descriptor, gpus[index], options.mib)
     memory = "no memory" if options.no_memory else f"{options.mib} MiB"
