@@ -188,10 +188,12 @@ def summary(python: Mapping[str, str], compiled: int, parsed: int, problems: Seq
     if errors:
         more = f" (+{len(errors) - 1} more)" if len(errors) > 1 else ""
         return f"refused: {errors[0]}{more}"
-    parts = [f"{compiled} {'file compiles' if compiled == 1 else 'files compile'}"]
+    parts = []
+    if compiled:
+        parts.append(f"{compiled} {'file compiles' if compiled == 1 else 'files compile'}")
     if parsed:
         parts.append(f"{parsed} {'parses' if parsed == 1 else 'parse'}")
-    parts.append("imports resolve")
+    parts += ["imports resolve"] if compiled else [] if parsed else ["nothing to check"]
     if problems:
         parts.append(f"{len(problems)} {'warning' if len(problems) == 1 else 'warnings'}")
     return f"{', '.join(parts)}        {python['path']} {python['version']}"

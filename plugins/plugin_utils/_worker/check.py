@@ -21,6 +21,7 @@ from .imports import ERROR, WARNING, import_problems, problem
 from .modules import OPAQUE, Outside, Tree
 from .shells import shell_problems
 from .source_facts import Unreadable, fingerprint, read_source
+from .store import HOME, live_release
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ def kept_facts(root: str | None, name: str, sources: list[dict[str, Any]]) -> di
     """What the live release's manifest holds for these sources and this interpreter."""
     if not root:
         return {}
-    from .store import live_release
-
     try:
         live = live_release(root, name)
     except (WorkerError, OSError):
@@ -156,7 +155,8 @@ def _imports(
     tree = Tree({item["path"]: item["kind"] for item in params["files"] if item["kind"] in (PYTHON, OPAQUE)})
     root = params.get("root")
     inside, outside = search_folders(params.get("pythonpath") or [], root)
-    found = import_problems(by_path, tree, Outside(outside), inside, params.get("optional") or [])
+    released = os.path.join(os.path.realpath(root), HOME, "") if root else None
+    found = import_problems(by_path, tree, Outside(outside, released), inside, params.get("optional") or [])
     nowhere = sorted({one["module"] for one in found if "module" in one})
     return _explain_missing(found, nowhere, params) if nowhere else found
 
@@ -168,12 +168,11 @@ def search_folders(pythonpath: list[str], root: str | None) -> tuple[list[str], 
     """
     inside, outside = [], []
     for entry in filter(None, pythonpath):
-        absolute = os.path.normpath(os.path.join(root or "/", entry))
-        if root is None and not os.path.isabs(entry):
-            relative = os.path.normpath(entry)
-        else:
-            relative = os.path.relpath(absolute, root or "/")
-            outside.append(absolute)
+        if os.path.isabs(entry):
+            outside.append(entry)
+        elif root:
+            outside.append(os.path.normpath(os.path.join(root, entry)))
+        relative = os.path.relpath(os.path.join(root or "/nowhere", entry), root or "/nowhere")
         if not relative.startswith(".."):
             inside.append("" if relative == "." else relative)
     return inside, outside

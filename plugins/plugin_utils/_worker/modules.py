@@ -98,9 +98,13 @@ class Tree:
 class Outside:
     """The modules that this interpreter finds outside the project."""
 
-    def __init__(self, search: Iterable[str] = ()) -> None:
-        """`search`: folders that the run will have on its path besides (PYTHONPATH)."""
+    def __init__(self, search: Iterable[str] = (), released: str | None = None) -> None:
+        """`search`: folders that the run will have on its path besides (PYTHONPATH).
+
+        `released`: the folder of releases. What is live now will not be when these files are: it does not count.
+        """
         self._path = [*search, *(entry for entry in sys.path if entry)]
+        self._released = released
         self._specs: dict[str, Any] = {}
 
     def is_fixed(self, top: str) -> bool:
@@ -162,9 +166,12 @@ class Outside:
                 spec = PathFinder.find_spec("setuptools", self._path) if top == "distutils" else None
             else:
                 spec = _ask(finder, top)
-            if spec is not None:
+            if spec is not None and not self._is_released(spec):
                 return spec
         return None
+
+    def _is_released(self, spec: Any) -> bool:
+        return bool(self._released and spec.origin and os.path.realpath(spec.origin).startswith(self._released))
 
 
 def _ask(finder: Any, top: str) -> Any:

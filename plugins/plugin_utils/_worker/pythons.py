@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import selectors
 import stat
 import sys
 import time
@@ -15,9 +17,11 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
 _NAME = re.compile(r"python(3(\.\d+)?)?")
 _MAX_CANDIDATES = 24
+_TRUSTED = frozenset((0, os.geteuid()))  # whose programs may be started here
 _BIN = ("/usr/local/bin", "/usr/bin")
 _HOMES = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda")
 
@@ -53,33 +57,42 @@ def _anyone(answers: list[tuple[str, set[str]]], name: str) -> bool:
 
 
 def _ask(pythons: list[str], names: list[str], deadline: float) -> list[tuple[str, set[str]]]:
+    """Ask all of them at the same time: one that hangs costs the others nothing."""
+    started = [(python, process) for python in pythons for process in [_start(python, names)] if process]
+    outputs = {python: bytearray() for python, _process in started}
+    with selectors.DefaultSelector() as selector:
+        for python, process in started:
+            selector.register(process.stdout, selectors.EVENT_READ, outputs[python])
+        while selector.get_map() and time.monotonic() < deadline:
+            for key, _events in selector.select(max(0.0, deadline - time.monotonic())):
+                data = os.read(key.fd, 4096)
+                key.data.extend(data)
+                if not data:
+                    selector.unregister(key.fileobj)
+    for _python, process in started:
+        _end(process)
+    return [(python, set(output.decode("utf-8", "replace").split())) for python, output in outputs.items()]
+
+
+def _start(python: str, names: list[str]) -> Any:
     import subprocess
 
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    started = []
-    for python in pythons:
-        try:
-            process = subprocess.Popen(
-                [python, "-B", "-c", _PROBE, *names],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=env,
-            )
-        except OSError:
-            continue
-        started.append((python, process))
-    answers = []
-    for python, process in started:
-        try:
-            output = process.communicate(timeout=max(0.0, deadline - time.monotonic()))[0]
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            continue
-        answers.append((python, set(output.decode("utf-8", "replace").split())))
-    return answers
+    argv = [python, "-B", "-c", _PROBE, *names]
+    null = subprocess.DEVNULL
+    try:
+        return subprocess.Popen(argv, stdin=null, stdout=subprocess.PIPE, stderr=null, cwd="/", env=env)
+    except OSError:
+        return None
+
+
+def _end(process: Any) -> None:
+    import subprocess
+
+    process.stdout.close()
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(1)  # one that is stuck in the kernel is left to the end of the worker
 
 
 def _candidates(root: str | None, deadline: float) -> list[str]:
@@ -120,7 +133,7 @@ def _is_ours(path: str) -> bool:
         info = os.stat(path)
     except OSError:
         return False
-    return stat.S_ISREG(info.st_mode) and os.access(path, os.X_OK) and info.st_uid in (0, os.geteuid())
+    return stat.S_ISREG(info.st_mode) and os.access(path, os.X_OK) and info.st_uid in _TRUSTED
 
 
 def _folders(root: str | None, deadline: float) -> Iterator[str]:

@@ -79,7 +79,8 @@ def complaints(path: str, text: str, failed: bool) -> list[dict[str, Any]]:
     found = []
     for line in text.splitlines():
         match = next((match for match in (place.match(line) for place in _PLACES) if match), None)
-        if match and not match.group(2).startswith("`"):
+        quoted = match and match.group(2).startswith("`") and match.group(2).endswith("'")
+        if match and not quoted:
             found.append((int(match.group(1)), match.group(2) or "syntax error"))
     if failed and not found:
         found = [(1, text.strip().splitlines()[0] if text.strip() else "the shell refuses it")]

@@ -1,0 +1,203 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The controller's part of the check: kinds of files, what the worker is told, the result and its texts."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
+    MAX_CONFIG,
+    config_problems,
+    kind_of,
+    kinds,
+    left_out_modules,
+    outcome,
+    sources,
+    worker_files,
+)
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import Problem
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, read_project
+
+PYTHON = {"path": "/root/venv/bin/python", "version": "3.12.3", "implementation": "cpython"}
+
+
+@pytest.mark.parametrize(
+    ("path", "head", "kind"),
+    [
+        ("a.py", b"", "python"),
+        ("a.pyw", b"", "python"),
+        ("a.py", b"#!/bin/sh\n", "python"),
+        ("tool", b"#!/usr/bin/env python3\n", "python"),
+        ("tool", b"#!/usr/bin/python3.12 -u\n", "python"),
+        ("tool", b"#!/opt/python-tools/run\n", None),
+        ("run.sh", b"", "shell"),
+        ("run.bash", b"", "shell"),
+        ("run.sh", b"#!/usr/bin/env python\n", "python"),
+        ("run", b"#!/usr/bin/env -S bash -e\n", "shell"),
+        ("run", b"#!/bin/sh\r\n", "shell"),
+        ("run", b"#!/usr/bin/fish\n", None),
+        ("c/d.json", b"", "json"),
+        ("c.yml", b"", "yaml"),
+        ("c.yaml", b"", "yaml"),
+        ("c.toml", b"", "toml"),
+        ("x.cpython-312-x86_64-linux-gnu.so", b"\x7fELF", "opaque"),
+        ("README.md", b"# x", None),
+        ("py", b"", None),
+        (".py", b"", None),
+    ],
+)
+def test_kind_of(path: str, head: bytes, kind: str | None) -> None:
+    assert kind_of(path, head) == kind
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with one file of each kind."""
+    files = {
+        "train.py": "import model\n",
+        "pkg/model.py": "x = 1\n",
+        "run": "#!/bin/sh\n",
+        "conf/a.yaml": "a: 1\na: 2\n",
+        "conf/b.json": "{",
+        "conf/.hidden/c.json": "{",
+        "notes.txt": "x",
+        "fast.abi3.so": "x",
+    }
+    for name, text in files.items():
+        path = tmp_path / "demo" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "demo" / "model.py").symlink_to("pkg/model.py")
+    (tmp_path / "demo" / "models").symlink_to("pkg")
+    return tmp_path / "demo"
+
+
+def read(folder: Path, **options: Any) -> list[Entry]:
+    """The files of a project's folder."""
+    return read_project(str(folder), [], "/", **options).files
+
+
+def test_what_the_worker_is_told(project: Path) -> None:
+    entries = read(project, shared=["data"])
+    told = {one["path"]: (one["kind"], one["sha256"]) for one in worker_files(entries, kinds(entries))}
+    model = hashlib.sha256(b"x = 1\n").hexdigest()
+    assert told == {
+        "train.py": ("python", hashlib.sha256(b"import model\n").hexdigest()),
+        "pkg/model.py": ("python", model),
+        "model.py": ("python", model),
+        "models": ("opaque", ""),
+        "data": ("opaque", ""),
+        "run": ("shell", hashlib.sha256(b"#!/bin/sh\n").hexdigest()),
+        "fast.abi3.so": ("opaque", hashlib.sha256(b"x").hexdigest()),
+    }
+
+
+def test_sources_are_read_while_they_are_sent(project: Path) -> None:
+    answer = sources(read(project))
+    frames = [
+        (frame.kind, frame.body, b"".join(frame.blob or ())) for frame in answer({"paths": ["train.py", "model.py"]})
+    ]
+    assert frames == [
+        ("source", {"path": "train.py"}, b"import model\n"),
+        ("source", {"path": "model.py"}, b"x = 1\n"),
+    ]
+    (project / "train.py").write_text("changed\n")
+    (frame,) = answer({"paths": ["train.py"]})
+    with pytest.raises(SourceChanged, match=r"train\.py changed"):
+        list(frame.blob or ())
+
+
+@pytest.mark.parametrize("path", ["../../etc/passwd", "models", "notes"])
+def test_only_files_of_the_project_are_ever_sent(project: Path, path: str) -> None:
+    with pytest.raises(StepError, match="no source of the project"):
+        list(sources(read(project))({"paths": [path]}))
+
+
+def test_a_file_that_vanishes(project: Path) -> None:
+    entries = read(project)
+    (project / "train.py").unlink()
+    with pytest.raises(SourceChanged, match=r"train\.py: No such file"):
+        kinds(entries)
+
+
+def test_configuration_files(project: Path) -> None:
+    (project / "big.yaml").write_bytes(b"#" * (MAX_CONFIG + 1))
+    entries = read(project)
+    problems, unread = config_problems(entries, kinds(entries))
+    assert {(one.file, one.line, one.severity) for one in problems} == {
+        ("conf/a.yaml", 2, "warning"),
+        ("conf/b.json", 1, "error"),
+        ("conf/.hidden/c.json", 1, "warning"),
+    }
+    assert unread == [{"file": "big.yaml", "why": "larger than 4 MiB"}]
+
+
+def test_left_out_modules() -> None:
+    ignored = [("secret.py", ".gitignore"), ("wandb", "excluded by wandb"), ("a/b.py", "x"), (".env", "secrets")]
+    assert left_out_modules(ignored) == {
+        "secret": "secret.py is left out of the project (.gitignore)",
+        "wandb": "wandb is left out of the project (excluded by wandb)",
+    }
+
+
+def problem(file: str, line: int, severity: str = "error", message: str = "no") -> dict[str, Any]:
+    return {"file": file, "line": line, "column": 1, "severity": severity, "code": "syntax", "message": message}
+
+
+def result(*problems: dict[str, Any], kind: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    """The step's result for what a worker found."""
+    reply = {"python": PYTHON, "files_cached": 1, "problems": list(problems), "checked": {}}
+    kind = kind if kind is not None else {"a.py": "python", "b.py": "python"}
+    return outcome(reply, kind, more.get("config", []), more.get("unread", []))
+
+
+@pytest.mark.parametrize(
+    ("kind", "problems", "line"),
+    [
+        ({"a.py": "python", "b.py": "python"}, [], "2 files compile, imports resolve"),
+        ({"a.py": "python"}, [], "1 file compiles, imports resolve"),
+        (
+            {"a.py": "python", "x": "opaque"},
+            [problem("a.py", 1, "warning")],
+            "1 file compiles, imports resolve, 1 warning",
+        ),
+        (
+            {"a.py": "python", "b.sh": "shell", "c.json": "json"},
+            [problem("a.py", 1, "warning")] * 2,
+            "1 file compiles, 2 parse, imports resolve, 2 warnings",
+        ),
+        ({"b.sh": "shell"}, [], "1 parses"),
+        ({}, [], "nothing to check"),
+    ],
+)
+def test_the_line_of_a_sound_project(kind: dict[str, str], problems: list[dict[str, Any]], line: str) -> None:
+    found = result(*problems, kind=kind)
+    assert found["summary"] == f"{line}        /root/venv/bin/python 3.12.3"
+    assert "failed" not in found
+    assert len(found["warnings"]) == len(problems)
+    assert found["files_cached"] == 1
+
+
+def test_a_refusal_says_the_first_error_and_lists_all() -> None:
+    config = [Problem("c.json", 2, 3, "error", "json", "bad")]
+    found = result(problem("b.py", 9), problem("a.py", 1, "warning", "odd"), problem("b.py", 10), config=config)
+    assert found["failed"] is True
+    assert found["code"] == "refused"
+    assert found["summary"] == "refused: b.py:9:1: no (+2 more)"
+    assert found["msg"] == "b.py:9:1: no\nb.py:10:1: no\nc.json:2:3: bad\na.py:1:1: warning: odd"
+    assert [one["file"] for one in found["problems"]] == ["b.py", "b.py", "c.json", "a.py"]
+    assert result(problem("b.py", 9))["summary"] == "refused: b.py:9:1: no"
+
+
+def test_unread_files_do_not_count_as_read() -> None:
+    unread = [{"file": "big.json", "why": "larger"}]
+    found = result(kind={"a.py": "python", "big.json": "json"}, unread=unread)
+    assert found["files_checked"] == 1
+    assert found["files_unread"] == unread
