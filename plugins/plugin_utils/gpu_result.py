@@ -47,7 +47,7 @@ def idle_result(outcome: Outcome, require: bool) -> dict[str, Any]:
     found, selection = outcome.snapshot, outcome.selection
     idle = bool(outcome.chosen)
     line = summary(selection, found.view, outcome.chosen) if found.gpus else f"unknown: {_trouble(found)[1]}"
-    after = "" if idle or outcome.waited < 1 else f" after {outcome.waited:.0f} s"
+    line += f"; waited {outcome.waited:.0f} s" if outcome.looks > 1 else ""
     shown = table(found, selection.candidates) if selection.candidates else ""
     result = {
         **_common(found),
@@ -58,8 +58,8 @@ def idle_result(outcome: Outcome, require: bool) -> dict[str, Any]:
         "waited_seconds": round(outcome.waited, 1),
         "looks": outcome.looks,
         "table": shown,
-        "summary": line + after,
-        "msg": line + after,
+        "summary": line,
+        "msg": line,
     }
     if idle or not require:
         return result
@@ -69,7 +69,7 @@ def idle_result(outcome: Outcome, require: bool) -> dict[str, Any]:
         if unknown
         else "Stop what holds them, select other GPUs (select), or wait longer (timeout)."
     )
-    text = "\n".join(part for part in (line + after, shown, fix) if part)
+    text = "\n".join(part for part in (line, shown, fix) if part)
     return {**result, "failed": True, "code": "gpus-unknown" if unknown else "gpus-busy", "msg": text}
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,7 @@ def select(gpus: Sequence[Gpu], wanted: Any = None, count: int | None = None) ->
     found = _named(gpus, wanted)
     if count is not None and not 1 <= count <= len(found):
         there = "is" if len(found) == 1 else "are"
-        raise OptionError(f"{count} GPUs are wanted, and there {there} {len(found)} to choose from ({_list(found)})")
+        raise OptionError(f"{count} GPUs are wanted, and there {there} {len(found)} to choose from: {_list(found)}")
     return Selection(tuple(found), count)
 
 
@@ -88,7 +88,7 @@ def _one(gpus: Sequence[Gpu], item: Any) -> Gpu:
     for gpu in gpus:
         if text == str(gpu.index) or (gpu.uuid and text.lower() == gpu.uuid.lower()):
             return gpu
-    raise OptionError(f"select: there is no GPU {text} here, there are {_list(gpus)}")
+    raise OptionError(f"select: there is no GPU {text} among those here: {_list(gpus)}")
 
 
 def _by_expression(gpus: Sequence[Gpu], expression: str) -> list[Gpu]:
@@ -124,4 +124,19 @@ def _from_value(gpus: Sequence[Gpu], item: Any, expression: str) -> Gpu:
 
 
 def _list(gpus: Sequence[Gpu]) -> str:
-    return "; ".join(f"{gpu.index} {gpu.row.name if gpu.row else '?'} {gpu.uuid or ''}".strip() for gpu in gpus)
+    """``0-3 NVIDIA H200; 4 NVIDIA L40S``."""
+    names: dict[str, list[int]] = {}
+    for gpu in gpus:
+        names.setdefault(gpu.row.name if gpu.row else "of unknown kind", []).append(gpu.index)
+    return "; ".join(f"{ranges(indexes)} {name}" for name, indexes in names.items())
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as a person writes them: ``0-3, 6``."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, ranges
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Holder, Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.processes import short_command
 
@@ -131,14 +131,3 @@ def _cut(line: str) -> str:
 
 def _gpus(gpus: Sequence[Gpu]) -> str:
     return f"GPU{'' if len(gpus) == 1 else 's'} {ranges([gpu.index for gpu in gpus])}"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as a person writes them: ``0-3, 6``."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
