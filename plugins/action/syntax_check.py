@@ -16,9 +16,11 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
     left_out_modules,
     outcome,
     sources,
+    with_gpus,
     worker_files,
 )
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Request, exchange
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import ask, seen
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
 
@@ -41,12 +43,18 @@ class ActionModule(StepAction):
             "pythonpath": options["pythonpath"],
             "optional": options["optional_modules"],
         }
+        question, view = ask(self._connection, options) if options["gpus"] else (None, None)
         reply = exchange(
             self._connection,
-            Request("check", params, python=self._python(options), timeout=options["timeout"]),
+            Request("check", {**params, "gpus": question}, self._python(options), options["timeout"], view),
             sources(project.files),
         )
-        return outcome(reply.result, kind, config, unread)
+        result = outcome(reply.result, kind, config, unread)
+        if question is None:
+            return result
+        return with_gpus(
+            result, reply.result["gpus"], lambda reading: seen(self._connection, options, reading, reply.node_view)
+        )
 
     def _python(self, options: dict[str, Any]) -> str:
         in_container = hasattr(self._connection, "open_session")

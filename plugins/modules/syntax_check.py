@@ -69,6 +69,14 @@ options:
     description: Seconds after which the check is given up.
     type: float
     default: 600
+  gpus:
+    description:
+      - Whether to look at the GPUs beside the check, within the same remote command, and to warn when they are busy.
+      - So a person learns of it before anything goes live. It never fails the task.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - trainops.proxmox.gpus
 attributes:
   check_mode:
     description: It changes nothing, so it does the same in check mode.
@@ -157,6 +165,11 @@ code:
   returned: failure
   type: str
   sample: refused
+gpus:
+  description: The GPUs as M(trainops.proxmox.gpu_info) returns them; with O(gpus=true).
+  returned: success or refusal, with O(gpus=true)
+  type: list
+  elements: dict
 checked:
   description: What passed now, for O(trainops.proxmox.training_release#module:checked); opaque.
   returned: success or refusal

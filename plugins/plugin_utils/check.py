@@ -19,6 +19,9 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import PARSERS, Problem
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary as gpu_summary
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, read_bytes
 
 PYTHON, SHELL, OPAQUE = "python", "shell", "opaque"
@@ -180,6 +183,24 @@ def outcome(
     if failed:
         return {**result, "failed": True, "code": "refused"}
     return {**result, "warnings": [f"{one.file}:{one.line}:{one.column}: {one.message}" for one in problems]}
+
+
+def with_gpus(
+    result: dict[str, Any], reading: dict[str, Any], see: Callable[[dict[str, Any]], Snapshot]
+) -> dict[str, Any]:
+    """The result with the GPUs that were read beside the check, and a warning unless all are idle."""
+    if "error" in reading:
+        return _warned(result, [f"the GPUs could not be read: {reading['error']}"])
+    found = see(reading)
+    idle = all(gpu.verdict == "idle" for gpu in found.gpus)
+    none = found.trouble.text if found.trouble else "there is no GPU in the container"
+    line = gpu_summary(Selection(found.gpus), found.view) if found.gpus else none
+    told = list(found.warnings) if idle and found.gpus else [f"GPUs: {line}", *found.warnings]
+    return {**_warned(result, told), "gpus": [gpu.as_result() for gpu in found.gpus]}
+
+
+def _warned(result: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
+    return {**result, "warnings": [*result.get("warnings", []), *warnings]}
 
 
 def summary(python: Mapping[str, str], compiled: int, parsed: int, problems: Sequence[Problem]) -> str:

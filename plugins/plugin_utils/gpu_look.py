@@ -25,25 +25,34 @@ def look(connection: Any, options: dict[str, Any]) -> Snapshot:
 
     ``options`` are those of the doc fragment ``gpus``. Raises OptionError, and what :func:`exchange` raises.
     """
+    question, view = ask(connection, options)
+    python = options["python"] or ("/usr/bin/python3" if _in_container(connection) else sys.executable)
+    timeout = 2 * float(options["nvidia_smi_timeout"]) + _MARGIN_SECONDS
+    reply = exchange(connection, Request("gpus", question, python=python, timeout=timeout, view=view))
+    return seen(connection, options, reply.result, reply.node_view)
+
+
+def ask(connection: Any, options: dict[str, Any]) -> tuple[dict[str, Any], View | None]:
+    """What a look asks: the parameters of the worker's reading, and the node's view. Raises OptionError."""
     for name, least in _LEAST.items():
         if name in options and options[name] < least:
             raise OptionError(f"{name}: {options[name]:g} is too small, it must be at least {least:g}")
     timeout = float(options["nvidia_smi_timeout"])
-    in_container = hasattr(connection, "open_session")
-    reply = exchange(
-        connection,
-        Request(
-            operation="gpus",
-            params=params(options["nvidia_smi"], timeout),
-            python=options["python"] or ("/usr/bin/python3" if in_container else sys.executable),
-            timeout=2 * timeout + _MARGIN_SECONDS,
-            view=View(SCRIPT, options["nvidia_smi"], timeout) if options["node_view"] and in_container else None,
-        ),
-    )
+    wanted = options["node_view"] and _in_container(connection)
+    view = View(SCRIPT, options["nvidia_smi"], timeout) if wanted else None
+    return params(options["nvidia_smi"], timeout), view
+
+
+def seen(connection: Any, options: dict[str, Any], reading: dict[str, Any], node_view: str | None) -> Snapshot:
+    """What the answers to a look show."""
     return snapshot(
-        reply.result,
-        None if reply.node_view is None else parse_node_view(reply.node_view),
-        vmid=int(connection.get_option("vmid")) if in_container else None,
-        timeout=timeout,
+        reading,
+        None if node_view is None else parse_node_view(node_view),
+        vmid=int(connection.get_option("vmid")) if _in_container(connection) else None,
+        timeout=float(options["nvidia_smi_timeout"]),
         memory_mib=options["memory_mib"],
     )
+
+
+def _in_container(connection: Any) -> bool:
+    return hasattr(connection, "open_session")

@@ -14,13 +14,13 @@ import hashlib
 import json
 import os
 import sys
+import threading
 import zlib
 
 from .channel import WorkerError
+from .facts import fingerprint
 from .imports import ERROR, WARNING, import_problems, problem
 from .modules import OPAQUE, Outside, Tree
-from .shells import shell_problems
-from .source_facts import Unreadable, fingerprint, read_source
 from .store import HOME, live_release
 
 TYPE_CHECKING = False
@@ -40,13 +40,16 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
     params: files: [{path, sha256, size, kind}], kind `python`, `shell`, or `opaque` for what can be imported but not
     read; root and name say where the live release is (root null: nowhere); pythonpath: folders that the run has on its
-    path; optional: top-level modules that may be missing; left_out: {module: why} for modules that were left behind.
+    path; optional: top-level modules that may be missing; left_out: {module: why} for modules that were left behind;
+    gpus: parameters of a reading of the GPUs beside the check, or null.
 
     Conversation: `need` {paths}, answered by a `source` {path} frame with the file's bytes for each, in that order.
 
     Result: python {path, version, implementation}; files_checked, files_cached; problems [{file, line, column,
-    severity, code, message}]; checked {python: fingerprint, facts} with the facts of the files read now.
+    severity, code, message}]; checked {python: fingerprint, facts} with the facts of the files read now; gpus: the
+    reading, or {error}.
     """
+    gpus = _Gpus(params["gpus"]) if params.get("gpus") else None
     sources = [item for item in params["files"] if item["kind"] in (PYTHON, SHELL)]
     facts = kept_facts(params.get("root"), params["name"], sources)
     missing = _first_of_each(item for item in sources if _key(item) not in facts)
@@ -65,7 +68,30 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
         "files_cached": sum(1 for item in sources if _key(item) not in missing),
         "problems": sorted(problems, key=lambda one: (one["file"], one["line"], one["column"], one["message"])),
         "checked": {"python": fingerprint(), "facts": pack(fresh)},
+        "gpus": gpus.wait() if gpus else None,
     }
+
+
+class _Gpus(threading.Thread):
+    """Reads the GPUs while sources are compiled: nvidia-smi takes its time, and most of it is waiting."""
+
+    def __init__(self, params: dict[str, Any]) -> None:
+        super().__init__(daemon=True)
+        self._params = params
+        self._reading: dict[str, Any] | None = None
+        self.start()
+
+    def run(self) -> None:
+        from .gpus import read
+
+        try:
+            self._reading = read(self._params)
+        except Exception as error:  # no reading of GPUs may cost a check; the message is kept
+            self._reading = {"error": f"{type(error).__name__}: {error}"}
+
+    def wait(self) -> dict[str, Any] | None:
+        self.join()
+        return self._reading
 
 
 def pack(facts: dict[Key, dict[str, Any]]) -> str:
@@ -131,8 +157,13 @@ def _read_all(
 
 def read_file(kind: str, path: str, data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The facts of one source, or what is wrong with it."""
+    # Imported only when there is something to read: mostly there is not.
     if kind == SHELL:
+        from .shells import shell_problems
+
         return {}, shell_problems(path, data)
+    from .source_facts import Unreadable, read_source
+
     try:
         return read_source(path, data), []
     except Unreadable as exc:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 
+from .facts import ALWAYS, NEVER, TYPING
 from .modules import MODULE, NAMESPACE, OPAQUE, PACKAGE, Hit, Outside, Tree
-from .source_facts import ALWAYS, NEVER, TYPING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ _IMPLICIT = frozenset(
 def problem(file: str, line: int, column: int, severity: str, code: str, message: str, **more: Any) -> dict[str, Any]:
     """One finding. line and column count from 1; severity is ERROR or WARNING."""
     return dict(more, file=file, line=line, column=column, severity=severity, code=code, message=message)
+
+
+_NEAR: dict[tuple[str, tuple[str, ...]], str] = {}
 
 
 class Trouble:
@@ -307,10 +310,14 @@ def _defined(facts: dict[str, Any]) -> set[str]:
 
 
 def _near(name: str, candidates: Iterable[str]) -> str:
-    import difflib  # only a failing check pays for it
+    """What may have been meant, to be put behind a message. The same name is often missed by many files."""
+    key = (name, tuple(sorted(set(candidates))))
+    if key not in _NEAR:
+        import difflib  # only a failing check pays for it
 
-    close = difflib.get_close_matches(name, sorted(set(candidates)), n=2, cutoff=0.7)
-    return f" (did you mean {' or '.join(close)}?)" if close else ""
+        close = difflib.get_close_matches(name, key[1], n=2, cutoff=0.7)
+        _NEAR[key] = f" (did you mean {' or '.join(close)}?)" if close else ""
+    return _NEAR[key]
 
 
 def _hiding(facts: dict[str, dict[str, Any] | None], tree: Tree, outside: Outside) -> list[dict[str, Any]]:

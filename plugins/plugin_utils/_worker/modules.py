@@ -55,6 +55,7 @@ class Tree:
         self._kinds = kinds
         self._folders: set[str] = set()
         self._tops: dict[str, set[str]] = {}
+        self._names: dict[str, list[str]] = {}
         for path in kinds:
             self._add(path)
 
@@ -91,8 +92,10 @@ class Tree:
 
     def names_in(self, folder: str) -> list[str]:
         """The modules directly in `folder`."""
-        names = (name for name, folders in self._tops.items() if folder in folders)
-        return sorted(name for name in names if name.isidentifier() and not name.startswith("__"))
+        if folder not in self._names:
+            names = (name for name, folders in self._tops.items() if folder in folders)
+            self._names[folder] = sorted(name for name in names if name.isidentifier() and not name.startswith("__"))
+        return self._names[folder]
 
 
 class Outside:

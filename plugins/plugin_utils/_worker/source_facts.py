@@ -15,18 +15,12 @@ import re
 import sys
 import warnings
 
+from .facts import ALWAYS, NEVER, SOMETIMES, TYPING
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any, Callable
-
-ALWAYS = "always"  # runs whenever the module is imported or started
-SOMETIMES = "sometimes"  # in a function, or under a condition that only the run knows
-TYPING = "typing"  # under TYPE_CHECKING
-NEVER = "never"  # under a condition that is false for this interpreter, such as a test of its version
-
-# Changes whenever the facts change their meaning or shape, so that facts kept by an older release are read anew.
-FACTS_FORMAT = 1
 
 _PARSE_ONLY = 0x400  # ast.PyCF_ONLY_AST
 _COMPILE_ERRORS = (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError)
@@ -44,13 +38,6 @@ class Unreadable(Exception):
         self.line = max(1, line)
         self.column = max(1, column)
         self.message = message
-
-
-def fingerprint() -> str:
-    """Names the interpreter as far as it decides what compiles; facts are kept under it."""
-    version = ".".join(str(part) for part in sys.version_info[:3])
-    stage = "" if sys.version_info[3] == "final" else f"{sys.version_info[3]}{sys.version_info[4]}"
-    return f"{FACTS_FORMAT}:{sys.implementation.name}:{version}{stage}:{sys.implementation.cache_tag}:{sys.platform}"
 
 
 def read_source(path: str, data: bytes) -> dict[str, Any]:
