@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 
 FOLDERS = {
     ".git": "version control",
+    ".github": "version control",
     ".hg": "version control",
     ".svn": "version control",
     "__pycache__": "bytecode",
@@ -36,7 +37,7 @@ FILES = {
     "#*#": "editor backup",
     ".#*": "editor backup",
     ".DS_Store": "desktop file",
-    ".git": "version control",  # of a submodule or worktree
+    ".git*": "version control",
 }
 # The user's Ansible files lie beside the scripts: only there, not deeper, do these names mean that.
 PLAYBOOKS = (

@@ -15,8 +15,8 @@ import posixpath
 
 from .channel import WorkerError
 from .look import Look, describe
-from .prune import DISPLACED, fresh
-from .stage import Scratch, Tree, check_space, copier
+from .scratch import DISPLACED, Scratch, fresh
+from .stage import Tree, check_space, copier
 from .store import ADOPTED, EDITED, Store, activations, lstat
 from .swap import exchange
 

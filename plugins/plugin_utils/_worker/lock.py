@@ -43,13 +43,19 @@ class Lock:
             if time.monotonic() > end:
                 raise WorkerError("locked", self._refusal())
             time.sleep(_POLL_SECONDS)
-        record = {"pid": os.getpid(), "started": _start_ticks(), "since": now(), "who": self._who}
-        os.ftruncate(self._fd, 0)
-        write_all(self._fd, json.dumps(record).encode("ascii"))
+        self._say_who()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         os.close(self._fd)
+
+    def _say_who(self) -> None:
+        record = {"pid": os.getpid(), "started": _start_ticks(), "since": now(), "who": self._who}
+        try:
+            os.ftruncate(self._fd, 0)
+            write_all(self._fd, json.dumps(record).encode("ascii"))
+        except OSError:  # a full disk: the lock holds all the same, only nobody can say for whom
+            pass
 
     def _try(self) -> bool:
         fd = os.open(self._name, _FLAGS, 0o644, dir_fd=self._folder)

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
 from .channel import WorkerError
 from .names import Names, look_at_names
-from .prune import walk
+from .scratch import walk
 from .store import Store, content_mtime, digest, digest_at, live_id, lstat, manifest_of, shared_target, signature, tops
 
 TYPE_CHECKING = False
@@ -28,7 +29,7 @@ class Verdict:
 
     ``drift`` maps a path to what is there instead (an entry as in a manifest, or None when it is gone or nothing that a
     release can hold). ``files`` are the manifest's, with fresh signatures; ``refreshed`` says that some are new.
-    ``mended`` are paths whose content is right while mode or time are not.
+    ``mended`` are paths whose content is right while mode or time are not. ``known`` is false without a manifest.
     """
 
     def __init__(self, files: dict[str, dict[str, Any]]) -> None:
@@ -36,6 +37,7 @@ class Verdict:
         self.drift: dict[str, dict[str, Any] | None] = {}
         self.refreshed = False
         self.mended: list[str] = []
+        self.known = True
 
 
 def verify(store: Store, release: str, content: bool = False, repair: bool = False) -> Verdict:
@@ -45,9 +47,12 @@ def verify(store: Store, release: str, content: bool = False, repair: bool = Fal
     """
     manifest = manifest_of(store, release)
     verdict = Verdict(dict((manifest or {"files": {}})["files"]))
+    verdict.known = manifest is not None
     try:
         tree = os.open(release, _FOLDER, dir_fd=store.releases_fd)
-    except OSError:
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
         verdict.drift = dict.fromkeys(verdict.files)
         return verdict
     try:
@@ -175,7 +180,7 @@ class Look:
 
     def untouched(self) -> bool:
         """Whether what is visible is the live release as its manifest says."""
-        return not (self.verdict.drift or self.names.plain)
+        return self.verdict.known and not (self.verdict.drift or self.names.plain)
 
     def to_keep(self) -> bool:
         """Whether something is visible that no release holds."""

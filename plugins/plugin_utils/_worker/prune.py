@@ -2,140 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Removing what is ours and nothing else: scratch folders, surplus releases, what a link has displaced."""
+"""Which releases go, and how: at once as a whole, and never with what nobody listed."""
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 
-from .store import ADOPTED, Store, digest_at, lstat, make_folder, manifest_of
+from .scratch import RETIRED, Scratch, retire
+from .store import ADOPTED, activations, lstat, releases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
-
-SCRATCH = ".stage-"
-DISPLACED = "displaced"
-RETIRED = "retired"
-KEPT = "kept"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def walk(folder: int, top: str) -> list[tuple[str, os.stat_result]]:
-    """Everything at and below ``top``: paths with their lstat, folders before what is in them; no link is followed."""
-    first = lstat(folder, top)
-    if first is None:
-        return []
-    found, waiting = [(top, first)], [top] if stat.S_ISDIR(first.st_mode) else []
-    while waiting:
-        inside = waiting.pop()
-        fd = os.open(inside, _FOLDER, dir_fd=folder)
-        try:
-            for name in sorted(os.listdir(fd)):
-                info = lstat(fd, name)
-                if info is None:
-                    continue
-                found.append((f"{inside}/{name}", info))
-                if stat.S_ISDIR(info.st_mode):
-                    waiting.append(found[-1][0])
-        finally:
-            os.close(fd)
-    return found
-
-
-def remove(folder: int, top: str, mine: Callable[[str, os.stat_result], bool]) -> list[str]:
-    """Remove ``top`` and all below it for which ``mine(path, lstat)`` holds; return the paths of what is left."""
-    left = []
-    for path, info in sorted(walk(folder, top), key=lambda found: found[0].count("/"), reverse=True):
-        if stat.S_ISDIR(info.st_mode):
-            try:
-                os.rmdir(path, dir_fd=folder)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-        elif mine(path, info):
-            os.unlink(path, dir_fd=folder)
-        else:
-            left.append(path)
-    return left
-
-
-def clean(store: Store) -> None:
-    """Remove what runs that did not end left behind. Call it under the project's lock."""
-    for name in os.listdir(store.releases_fd):
-        if name.startswith(SCRATCH):
-            discard(store, name)
-
-
-def discard(store: Store, scratch: str) -> None:
-    """Remove a scratch folder, but for bytes that are nowhere else.
-
-    What links displaced goes only where an adopted release holds the same, of a replaced tree what its manifest lists.
-    """
-    retired = f"{scratch}/{RETIRED}"
-    if lstat(store.releases_fd, retired):
-        retire(store, retired)
-    displaced = f"{scratch}/{DISPLACED}"
-    if len(walk(store.releases_fd, displaced)) > 1:
-        copies = _adopted_copies(store)
-        drop = len(displaced) + 1
-
-        def copied(path: str, info: os.stat_result) -> bool:
-            return _is_copied(store, path, info, copies.get(path[drop:], []))
-
-        if remove(store.releases_fd, displaced, copied):
-            _keep(store, displaced, DISPLACED)
-    remove(store.releases_fd, scratch, lambda _path, _info: True)
-
-
-def retire(store: Store, folder: str) -> list[str]:
-    """Remove the trees in ``folder``, each named by its release; return where files are now that nobody listed."""
-    left = []
-    for path, info in walk(store.releases_fd, folder):
-        if stat.S_ISDIR(info.st_mode) and path.count("/") == folder.count("/") + 1:
-            left += _remove_tree(store, path, path.rpartition("/")[2])
-    return left
-
-
-def _adopted_copies(store: Store) -> dict[str, list[dict[str, Any]]]:
-    copies: dict[str, list[dict[str, Any]]] = {}
-    for release in releases(store):
-        if release.startswith(ADOPTED):
-            for path, entry in (manifest_of(store, release) or {"files": {}})["files"].items():
-                copies.setdefault(path, []).append(entry)
-    return copies
-
-
-def _is_copied(store: Store, path: str, info: os.stat_result, copies: list[dict[str, Any]]) -> bool:
-    if stat.S_ISLNK(info.st_mode):
-        return os.readlink(path, dir_fd=store.releases_fd) in [copy.get("original") for copy in copies]
-    found = digest_at(store.releases_fd, path)
-    return found is not None and found in [(copy.get("size"), copy.get("sha256")) for copy in copies]
-
-
-def _keep(store: Store, path: str, label: str) -> str:
-    """Move ``path`` below the releases to a fresh name in ``kept``; return where it is now."""
-    kept = make_folder(store.home_fd, KEPT, store.path(KEPT))
-    try:
-        name = fresh(label, set(os.listdir(kept)))
-        os.rename(path, name, src_dir_fd=store.releases_fd, dst_dir_fd=kept)
-        return store.path(KEPT, name)
-    finally:
-        os.close(kept)
-
-
-def fresh(label: str, taken: set[str]) -> str:
-    """``label``, or the first of ``label-2``, ``label-3`` … that is not taken."""
-    names = [label, *(f"{label}-{number}" for number in range(2, len(taken) + 3))]
-    return next(name for name in names if name not in taken)
-
-
-def releases(store: Store) -> list[str]:
-    """The ids of the releases that have a manifest."""
-    return sorted(name[:-5] for name in os.listdir(store.releases_fd) if name.endswith(".json"))
 
 
 def surplus(ids: list[str], records: list[dict[str, Any]], live: str, keep: int) -> list[str]:
@@ -152,32 +30,16 @@ def surplus(ids: list[str], records: list[dict[str, Any]], live: str, keep: int)
     return [release for release in ids if release not in stays and not release.startswith(ADOPTED)]
 
 
-def remove_release(store: Store, release: str) -> list[str]:
-    """Remove a release: the files that its manifest lists, and bytecode.
-
-    Returns the paths of files that nobody listed; they are moved to ``kept``, with their folders.
-    """
-    left = _remove_tree(store, release, release)
-    if lstat(store.releases_fd, f"{release}.json"):
+def prune(scratch: Scratch, live: str, keep: int) -> tuple[list[str], list[str]]:
+    """Remove surplus releases. Returns their ids, and where files are now that were in them and that nobody listed."""
+    store = scratch.store
+    gone = surplus(releases(store), activations(store), live, keep)
+    if gone and lstat(scratch.fd, RETIRED) is None:
+        os.mkdir(RETIRED, 0o700, dir_fd=scratch.fd)
+    for release in gone:
+        # Out of the releases in one step: what is there is whole at every instant.
+        os.rename(release, f"{RETIRED}/{release}", src_dir_fd=store.releases_fd, dst_dir_fd=scratch.fd)
+    foreign = retire(store, f"{scratch.name}/{RETIRED}")
+    for release in gone:
         os.unlink(f"{release}.json", dir_fd=store.releases_fd)
-    return left
-
-
-def _remove_tree(store: Store, tree: str, release: str) -> list[str]:
-    listed = (manifest_of(store, release) or {"files": {}})["files"]
-    drop = len(tree) + 1
-    left = remove(store.releases_fd, tree, lambda path, _info: path[drop:] in listed or _is_bytecode(path))
-    where = _keep(store, tree, release) if left else ""
-    return [where + path[len(tree) :] for path in left]
-
-
-def _is_bytecode(path: str) -> bool:
-    folder, _slash, name = path.rpartition("/")
-    return folder.endswith("/__pycache__") and ".pyc" in name
-
-
-def prune(store: Store, records: list[dict[str, Any]], live: str, keep: int) -> tuple[list[str], list[str]]:
-    """Remove surplus releases. Returns their ids, and the paths of what was found in them that nobody listed."""
-    gone = surplus(releases(store), records, live, keep)
-    foreign = [path for release in gone for path in remove_release(store, release)]
     return gone, foreign

@@ -11,9 +11,10 @@ import os
 from .channel import WorkerError
 from .lock import Lock
 from .look import Look, look, verify
-from .prune import clean, prune
+from .prune import prune
 from .report import result, texts
-from .stage import Scratch, Tree, check_space, copier, write_manifest, writer
+from .scratch import Scratch, clean
+from .stage import Tree, check_space, copier, write_manifest, writer
 from .store import Store, activations, guarded, manifest_of, next_activation, open_store, release_id
 from .switch import Switched, Target, go_live, mend_links, new_manifest, settle
 
@@ -140,9 +141,9 @@ def _replace(channel: Channel, store: Store, params: dict[str, Any], plan: _Plan
                 checked=_checked(params, plan, manifest_of(store, plan.seen.live or "")),
             )
         switched = go_live(scratch, target, dict(params["source"], who=params["who"], kind="deploy"))
-    switched.received = received
-    switched.pruned, foreign = prune(store, activations(store), plan.release, params["keep"])
-    switched.foreign += foreign
+        switched.received = received
+        switched.pruned, foreign = prune(scratch, plan.release, params["keep"])
+        switched.foreign += foreign
     return switched
 
 

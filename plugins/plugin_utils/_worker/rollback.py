@@ -11,9 +11,8 @@ import os
 from .channel import WorkerError
 from .lock import Lock
 from .look import look
-from .prune import clean, releases
 from .report import read_text, result, texts
-from .stage import Scratch
+from .scratch import Scratch, clean
 from .store import (
     Store,
     activations,
@@ -23,6 +22,7 @@ from .store import (
     next_activation,
     open_store,
     project_names,
+    releases,
     short_id,
 )
 from .switch import Switched, Target, go_live, mend_links, require_intact, settle

@@ -16,7 +16,7 @@ import os
 import stat
 
 from .channel import WorkerError
-from .prune import SCRATCH, discard
+from .scratch import Scratch
 from .store import Store, content_mtime, digest, shared_target, signature, write_all
 
 TYPE_CHECKING = False
@@ -30,24 +30,6 @@ _SOURCE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE = 1 << 20
 _SYNC_THREADS = 8
 _NO_RANGE_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
-
-
-class Scratch:
-    """A fresh scratch folder of this run; removed when the ``with`` block ends, or by the next run."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.name = SCRATCH + os.urandom(4).hex()
-        self.fd = -1
-
-    def __enter__(self) -> Scratch:
-        os.mkdir(self.name, 0o700, dir_fd=self.store.releases_fd)
-        self.fd = os.open(self.name, _FOLDER, dir_fd=self.store.releases_fd)
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        os.close(self.fd)
-        discard(self.store, self.name)
 
 
 class Tree:

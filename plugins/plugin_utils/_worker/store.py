@@ -233,6 +233,11 @@ def manifest_of(store: Store, release: str) -> dict[str, Any] | None:
     return manifest if manifest.get("format") == FORMAT else None
 
 
+def releases(store: Store) -> list[str]:
+    """The ids of the releases that have a manifest."""
+    return sorted(name[:-5] for name in os.listdir(store.releases_fd) if name.endswith(".json"))
+
+
 def live_release(root: str, name: str) -> tuple[str, dict[str, Any]] | None:
     """Id and manifest of what is live for a project below ``root``; None when nothing is or its manifest is damaged."""
     with open_store(root, name, create=False) as store:

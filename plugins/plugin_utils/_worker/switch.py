@@ -13,8 +13,8 @@ from .channel import WorkerError
 from .lock import Lock
 from .look import Look, look, verify
 from .names import add_links, look_at_names, remove_links, share
-from .prune import RETIRED, retire
-from .stage import Scratch, Tree, write_manifest
+from .scratch import RETIRED, Scratch, retire
+from .stage import Tree, write_manifest
 from .store import (
     FORMAT,
     Store,

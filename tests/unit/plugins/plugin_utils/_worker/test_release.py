@@ -1,0 +1,759 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Releases in real folders: layout, what travels, what was there, names of others, drift, pruning, check mode."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import names, stage
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import content_mtime, release_id
+
+from tests.unit.releasing import (
+    Controller,
+    deploy,
+    history,
+    home,
+    leftovers,
+    live,
+    params,
+    plain,
+    refusal,
+    roll_back,
+    rows,
+    snapshot,
+    visible,
+    write,
+)
+
+V1 = {"train.py": "import model\n", "model.py": "V = 1\n", "conf/a.yml": "a: 1\n", "run.sh": "echo 1\n", "empty": b""}
+V2 = {**V1, "model.py": "V = 2\n"}
+
+
+def test_the_layout_of_a_first_release(tmp_path: Path) -> None:
+    done = deploy(tmp_path, V1)
+    release = release_id(rows(V1))
+    assert done["release_id"] == release == live(tmp_path)
+    assert visible(tmp_path) == plain(V1)
+    assert os.readlink(home(tmp_path, "current")) == f"releases/{release}"
+    links = {name: os.readlink(tmp_path / name) for name in os.listdir(tmp_path) if name != ".trainops"}
+    assert links == {
+        name: f".trainops/demo/current/{name}" for name in ("train.py", "model.py", "conf", "run.sh", "empty")
+    }
+    tree = home(tmp_path, "releases", release)
+    assert stat.S_IMODE((tree / "run.sh").stat().st_mode) == 0o755
+    assert stat.S_IMODE((tree / "train.py").stat().st_mode) == 0o644
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tree, tree / "conf")} == {0o755}
+    manifest = json.loads(home(tmp_path, "releases", f"{release}.json").read_text())
+    assert manifest["format"] == 1
+    assert manifest["id"] == release
+    assert set(manifest["files"]) == {*V1, "conf"}
+    info = (tree / "model.py").stat()
+    assert manifest["files"]["model.py"]["signature"] == [info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino]
+    assert done["actions"] == dict.fromkeys(V1, "added")
+    assert (done["bytes_sent"], done["adopted"]) == (sum(map(len, V1.values())), None)
+    (record,) = history(tmp_path)
+    assert {key: record[key] for key in ("activation", "release", "who", "commit", "dirty", "kind", "from")} == {
+        "activation": 1,
+        "release": release,
+        "who": "tester@desk",
+        "commit": "c0ffee",
+        "dirty": False,
+        "kind": "deploy",
+        "from": None,
+    }
+    assert leftovers(tmp_path) == []
+
+
+def test_nothing_travels_and_nothing_is_written_when_nothing_changed(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    before = snapshot(tmp_path)
+    done = deploy(tmp_path, V1)
+    assert (done["changed"], done["asked"], done["actions"], done["activation"]) == (False, [], {}, 1)
+    assert snapshot(tmp_path) == before
+
+
+def test_only_what_is_new_travels_and_the_rest_is_copied(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    first = home(tmp_path, "current").resolve()
+    changed = {**V2, "again.py": V2["model.py"], "moved.py": V1["train.py"]}
+    done = deploy(tmp_path, changed)
+    second = home(tmp_path, "current").resolve()
+    assert done["asked"] in (["again.py"], ["model.py"])  # equal contents travel once
+    assert done["bytes_sent"] == 6
+    assert done["actions"] == {"again.py": "added", "model.py": "changed", "moved.py": "added"}
+    assert visible(tmp_path) == plain(changed)
+    assert (first / "train.py").stat().st_ino != (second / "train.py").stat().st_ino
+    assert {path.stat().st_nlink for path in second.rglob("*") if path.is_file()} == {1}
+    assert (first / "model.py").read_text() == "V = 1\n"
+
+
+def test_the_same_release_again_is_used_again(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    deploy(tmp_path, V2)
+    inode = home(tmp_path, "releases", release_id(rows(V1)), "model.py").stat().st_ino
+    done = deploy(tmp_path, V1)
+    assert (done["changed"], done["asked"], done["activation"]) == (True, [], 3)
+    assert home(tmp_path, "current", "model.py").stat().st_ino == inode
+    assert [record["release"] for record in history(tmp_path)] == [release_id(rows(files)) for files in (V1, V2, V1)]
+
+
+def test_names_come_and_go(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    other = {"train.py": "import other\n", "other.py": "", "deep/er/x": "1", "hollow/": b""}
+    done = deploy(tmp_path, other)
+    assert visible(tmp_path) == plain(other)
+    assert sorted(os.listdir(tmp_path)) == [".trainops", "deep", "hollow", "other.py", "train.py"]
+    assert (tmp_path / "hollow").is_dir()
+    assert done["gone"]["model.py"]["size"] == 6
+    assert {path for path, action in done["actions"].items() if action == "removed"} == set(V1) - {"train.py"}
+
+
+def test_a_folder_may_become_a_file_and_back(tmp_path: Path) -> None:
+    for files in ({"x/y": "1"}, {"x": "2"}, {"x/y": "3"}):
+        deploy(tmp_path, files)
+        assert visible(tmp_path) == plain(files)
+
+
+def test_links_inside_the_project_stay_links(tmp_path: Path) -> None:
+    deploy(tmp_path, V1, links={"latest.yml": "conf/a.yml", "conf/up": "../model.py"})
+    assert (tmp_path / "latest.yml").read_text() == "a: 1\n"
+    assert os.readlink(tmp_path / "conf" / "up") == "../model.py"
+    assert not deploy(tmp_path, V1, links={"latest.yml": "conf/a.yml", "conf/up": "../model.py"})["changed"]
+    done = deploy(tmp_path, V1, links={"latest.yml": "run.sh", "conf/up": "../model.py"})
+    assert done["actions"] == {"latest.yml": "changed"}
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "-dash", "new\nline", "q\"uo'te", "$(id)`;|&", "é日本", "\udcff\udcfe", "x" * 255]
+)
+def test_any_file_name(tmp_path: Path, name: str) -> None:
+    files = {name: "1", f"folder {name[:200]}/{name}": "2"}
+    deploy(tmp_path, files)
+    assert visible(tmp_path) == plain(files)
+    assert not deploy(tmp_path, files)["changed"]
+
+
+def test_a_mode_alone_makes_another_release(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    given = params(tmp_path, V1)
+    next(row for row in given["manifest"]["files"] if row["path"] == "model.py")["mode"] = 0o755
+    done = deploy(tmp_path, V1, manifest=given["manifest"])
+    assert (done["actions"], done["asked"]) == ({"model.py": "changed"}, [])
+    assert os.access(tmp_path / "model.py", os.X_OK)
+
+
+# What was there before
+
+
+OLD = {"train.py": "by hand\n", "conf/a.yml": "a: 0\n", "conf/only_here": b"\0\1", "unrelated.txt": "u", "data/x": "d"}
+
+
+def adopt(root: Path) -> dict[str, Any]:
+    write(root, OLD)
+    (root / "train.py").chmod(0o640)
+    (root / "conf").chmod(0o750)
+    os.utime(root / "train.py", ns=(10**18, 10**18 + 7))
+    if os.geteuid() == 0:
+        os.chown(root / "train.py", 1234, 4321)
+    return deploy(root, V1)
+
+
+def test_what_was_there_is_kept_and_comes_back_exactly(tmp_path: Path) -> None:
+    before = (tmp_path / "train.py", tmp_path / "conf")
+    done = adopt(tmp_path)
+    assert done["adopted"] == "adopted"
+    assert done["activation"] == 2
+    assert visible(tmp_path) == {**plain(V1), "unrelated.txt": b"u", "data/x": b"d"}
+    assert done["actions"] == {
+        "train.py": "changed",
+        "conf/a.yml": "changed",
+        "conf/only_here": "adopted",
+        **dict.fromkeys(("model.py", "run.sh", "empty"), "added"),
+    }
+    assert [record["kind"] for record in history(tmp_path)] == ["adopt", "deploy"]
+    assert leftovers(tmp_path) == []
+    back = roll_back(tmp_path)
+    assert back["release_id"] == "adopted"
+    assert visible(tmp_path) == plain(OLD)
+    info = before[0].stat()
+    assert (stat.S_IMODE(info.st_mode), info.st_mtime_ns) == (0o640, 10**18 + 7)
+    assert stat.S_IMODE(before[1].stat().st_mode) == 0o750
+    if os.geteuid() == 0:
+        assert (info.st_uid, info.st_gid) == (1234, 4321)
+
+
+def test_equal_files_that_were_there_do_not_travel(tmp_path: Path) -> None:
+    write(tmp_path, {**V1, "train.py": "older\n"})
+    done = deploy(tmp_path, V1)
+    assert done["asked"] == ["train.py"]
+    assert done["actions"] == {"run.sh": "changed", "train.py": "changed"}  # run.sh was not executable
+
+
+def test_links_in_an_adopted_folder_lead_where_they_did(tmp_path: Path) -> None:
+    write(tmp_path, {"conf/a.yml": "a: 0\n", "conf/deep/x": "x", "data/x": "d"})
+    for path, target in (
+        ("conf/data", "../data"),
+        ("conf/deep/up", "../a.yml"),
+        ("conf/etc", "/etc"),
+        ("conf/self", "."),
+    ):
+        (tmp_path / path).symlink_to(target)
+    deploy(tmp_path, V1)
+    roll_back(tmp_path, "adopted")
+    assert (tmp_path / "conf" / "data" / "x").read_text() == "d"
+    assert (tmp_path / "conf" / "deep" / "up").read_text() == "a: 0\n"
+    assert os.readlink(tmp_path / "conf" / "etc") == "/etc"
+    assert (tmp_path / "conf" / "self" / "a.yml").read_text() == "a: 0\n"
+    assert leftovers(tmp_path) == []
+
+
+def test_a_file_in_the_way_of_a_later_release_is_adopted_then(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    write(tmp_path, {"new.py": "mine\n"})
+    done = deploy(tmp_path, {**V2, "new.py": "theirs\n"})
+    assert done["adopted"] == "adopted"
+    assert visible(tmp_path) == {**plain(V2), "new.py": b"theirs\n"}
+    roll_back(tmp_path)
+    assert visible(tmp_path) == {**plain(V1), "new.py": b"mine\n"}
+
+
+def test_a_link_that_an_editor_replaced_by_a_file(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    (tmp_path / "model.py").unlink()
+    write(tmp_path, {"model.py": "V = 'sed -i'\n"})
+    done = deploy(tmp_path, V1)
+    assert (done["changed"], done["adopted"], done["actions"]) == (True, "adopted", {"model.py": "changed"})
+    assert visible(tmp_path) == plain(V1)
+    assert roll_back(tmp_path)["release_id"] == "adopted"
+    assert (tmp_path / "model.py").read_text() == "V = 'sed -i'\n"
+
+
+def test_without_exchange_in_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("adopt", "switch"):
+        prefix = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
+        monkeypatch.setattr(f"{prefix}.{module}.exchange", lambda *_args: False)
+    adopt(tmp_path)
+    write(tmp_path, {"model.py": "edited through the link\n"})
+    assert deploy(tmp_path, V1)["adopted"] == "edited"
+    assert visible(tmp_path) == {**plain(V1), "unrelated.txt": b"u", "data/x": b"d"}
+    roll_back(tmp_path, "adopted")
+    assert visible(tmp_path) == plain(OLD)
+    assert leftovers(tmp_path) == []
+
+
+def test_too_much_to_adopt_is_refused_with_the_largest_name(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": "x"})
+    (tmp_path / "conf").mkdir()
+    with (tmp_path / "conf" / "weights.bin").open("wb") as sparse:
+        sparse.truncate(3 << 30)
+    error = refusal(deploy, tmp_path, V1)
+    assert error.code == "too-large"
+    assert f"{tmp_path}/conf is there already" in error.message
+    assert "training_shared" in error.message
+
+
+# Names that are not ours to take
+
+
+def link_of_another_tool(root: Path) -> None:
+    (root / "train.py").symlink_to("/opt/deploys/7/train.py")
+
+
+def another_project(root: Path) -> None:
+    deploy(root, {"train.py": "other\n"}, name="other")
+
+
+def shared_by_another_project(root: Path) -> None:
+    deploy(root, {"x.py": "other\n"}, name="other", shared=("conf",))
+
+
+def named_pipe(root: Path) -> None:
+    os.mkfifo(root / "train.py")
+
+
+def socket_in_a_folder(root: Path) -> None:
+    (root / "conf").mkdir()
+    os.mknod(root / "conf" / "agent.sock", 0o600 | stat.S_IFSOCK)
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        (link_of_another_tool, ["train.py is a link of something else", "/opt/deploys/7/train.py", "remove it"]),
+        (another_project, ["train.py belongs to project other", "another training_root"]),
+        (shared_by_another_project, ["conf is shared by project other"]),
+        (named_pipe, ["train.py is neither a file nor a folder", "training_exclude"]),
+        (socket_in_a_folder, ["conf/agent.sock is neither", "training_shared"]),
+    ],
+)
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_names_of_others_are_refused(
+    tmp_path: Path, there: Callable[[Path], None], words: list[str], check_mode: bool
+) -> None:
+    there(tmp_path)
+    before = (
+        {path: data for path, data in visible(tmp_path).items() if "sock" not in path}
+        if there is another_project
+        else {}
+    )
+    error = refusal(deploy, tmp_path, V1, check_mode=check_mode)
+    assert error.code == "conflict"
+    for word in (str(tmp_path), *words):
+        assert word in error.message
+    assert live(tmp_path) is None
+    if before:
+        assert visible(tmp_path) == before
+
+
+def test_a_mount_point_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conf").mkdir()
+    monkeypatch.setattr(names, "_mount_points", lambda: ["/", f"{tmp_path}/conf", f"{tmp_path}/other"])
+    error = refusal(deploy, tmp_path, V1)
+    assert (error.code, f"{tmp_path}/conf is a mount point" in error.message) == ("conflict", True)
+
+
+def test_mount_points_are_read_as_the_kernel_writes_them() -> None:
+    assert "/proc" in names._mount_points()
+    assert names._unescape("/a\\040b\\134c") == "/a b\\c"
+
+
+def test_two_projects_share_a_root(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    deploy(tmp_path, {"eval.py": "1"}, name="other")
+    assert visible(tmp_path) == {**plain(V1), "eval.py": b"1"}
+    deploy(tmp_path, {"train.py": "2"})
+    assert visible(tmp_path) == {"train.py": b"2", "eval.py": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("root", "words"),
+    [
+        ("missing", "does not exist: create it"),
+        ("file", "is not a folder"),
+        ("file/below", "is not a folder"),
+        ("relative", "not an absolute path"),
+    ],
+)
+def test_a_root_that_is_none(tmp_path: Path, root: str, words: str) -> None:
+    (tmp_path / "file").write_text("")
+    error = refusal(deploy, Path(root) if root == "relative" else tmp_path / root, V1)
+    assert (error.code, words in error.message) == ("no-root", True)
+
+
+def test_planted_folders_are_not_followed(tmp_path: Path) -> None:
+    away, root = tmp_path / "away", tmp_path / "root"
+    away.mkdir(mode=0o755)
+    root.mkdir()
+    (root / ".trainops").symlink_to(away)
+    assert "is no folder but a link" in refusal(deploy, root, V1).message
+    (root / ".trainops").unlink()
+    (root / ".trainops").mkdir()
+    (root / ".trainops").chmod(0o777)
+    assert "can be written by others: chmod go-w" in refusal(deploy, root, V1).message
+    if os.geteuid() == 0:
+        (root / ".trainops").chmod(0o755)
+        os.chown(root / ".trainops", 1234, 1234)
+        assert "belongs to uid 1234" in refusal(deploy, root, V1).message
+        os.chown(root / ".trainops", 0, 0)
+    (root / ".trainops").chmod(0o755)
+    deploy(root, V1)
+    (home(root, "current")).unlink()
+    home(root, "current").symlink_to("../../../etc")
+    assert "is not a link to a release" in refusal(deploy, root, V1).message
+    assert list(away.iterdir()) == []
+
+
+# Shared names
+
+
+def test_shared_names_lead_to_one_place_outside(tmp_path: Path) -> None:
+    write(tmp_path, {"data/set.bin": "d"})
+    for files in (V1, V2):
+        deploy(tmp_path, files, shared=("data", "checkpoints"))
+        assert (home(tmp_path, "current", "data", "set.bin")).read_text() == "d"
+        (home(tmp_path, "current", "checkpoints", str(len(history(tmp_path))))).write_text("c")
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["1", "2"]
+    assert not (tmp_path / "data").is_symlink()
+    assert not deploy(tmp_path, V2, shared=("data", "checkpoints"))["changed"]
+    assert deploy(tmp_path, V2, shared=("data",))["changed"]
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["1", "2"]
+
+
+def test_a_name_that_was_deployed_is_not_shared_by_accident(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    without = {path: text for path, text in V1.items() if not path.startswith("conf")}
+    error = refusal(deploy, tmp_path, without, shared=("conf",))
+    assert "conf was deployed as part of the project" in error.message
+    deploy(tmp_path, without)
+    write(tmp_path, {"conf/a.yml": "mine"})
+    deploy(tmp_path, without, shared=("conf",))
+    assert (home(tmp_path, "current", "conf", "a.yml")).read_text() == "mine"
+
+
+# Drift
+
+
+def edit_through_the_link(root: Path) -> None:
+    info = (root / "model.py").stat()
+    (root / "model.py").write_text("V = 9\n")  # the same size; and somebody restores the time
+    os.utime(root / "model.py", ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def truncate(root: Path) -> None:
+    (root / "model.py").write_text("")
+
+
+def delete(root: Path) -> None:
+    home(root, "current", "model.py").unlink()
+
+
+def put_a_folder(root: Path) -> None:
+    delete(root)
+    home(root, "current", "model.py").mkdir()
+
+
+def link_a_folder_elsewhere(root: Path) -> None:
+    (root / "elsewhere").mkdir()
+    write(root, {"elsewhere/a.yml": "planted"})
+    conf = home(root, "current", "conf")
+    (conf / "a.yml").unlink()
+    conf.rmdir()
+    conf.symlink_to(root / "elsewhere")
+
+
+DRIFTS = [edit_through_the_link, truncate, delete, put_a_folder, link_a_folder_elsewhere]
+
+
+@pytest.mark.parametrize("drift", DRIFTS)
+@pytest.mark.parametrize("files", [V1, {**V1, "train.py": "new\n"}])
+def test_drift_is_found_named_repaired_and_kept(tmp_path: Path, drift: Callable[[Path], None], files: Any) -> None:
+    deploy(tmp_path, V1)
+    drift(tmp_path)
+    edited = {path: data for path, data in visible(tmp_path).items() if not path.startswith("elsewhere")}
+    done = deploy(tmp_path, files)
+    assert done["changed"]
+    assert (done["drift"], done["adopted"]) in ((["model.py"], "edited"), (["conf", "conf/a.yml"], "edited"))
+    now = {path: data for path, data in visible(tmp_path).items() if not path.startswith("elsewhere")}
+    assert now == plain(files)
+    assert leftovers(tmp_path) == []
+    assert roll_back(tmp_path)["release_id"] == "edited"
+    back = {path: data for path, data in visible(tmp_path).items() if not path.startswith("elsewhere")}
+    assert back == edited
+
+
+def test_a_touched_file_is_no_drift(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    model = home(tmp_path, "current", "model.py")
+    model.rename(model.with_name("aside"))
+    model.write_text("V = 1\n")
+    model.with_name("aside").unlink()
+    done = deploy(tmp_path, V1)
+    assert (done["drift"], done["asked"], done["mended"]) == ([], [], ["model.py"])
+    assert model.stat().st_mtime == content_mtime(stage_sha(tmp_path, "model.py"))
+    again = snapshot(tmp_path)
+    assert not deploy(tmp_path, V1)["changed"]
+    assert snapshot(tmp_path) == again
+
+
+def stage_sha(root: Path, path: str) -> str:
+    manifest = json.loads(home(root, "releases", f"{live(root)}.json").read_text())
+    sha256: str = manifest["files"][path]["sha256"]
+    return sha256
+
+
+def test_a_mode_is_mended_in_place(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    (tmp_path / "model.py").chmod(0o600)
+    home(tmp_path, "current", "conf").chmod(0o700)
+    done = deploy(tmp_path, V1)
+    assert (done["changed"], done["mended"], done["activation"]) == (True, ["conf", "model.py"], 1)
+    assert stat.S_IMODE((tmp_path / "model.py").stat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "conf").stat().st_mode) == 0o755
+    assert not deploy(tmp_path, V1)["changed"]
+
+
+def test_links_that_went_are_made_again(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    (tmp_path / "conf").unlink()
+    (tmp_path / "old.py").symlink_to(".trainops/demo/current/old.py")
+    done = deploy(tmp_path, V1)
+    assert (done["changed"], done["mended"], done["activation"]) == (True, ["conf", "old.py"], 1)
+    assert visible(tmp_path) == plain(V1)
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"format": 99}'])
+def test_a_lost_manifest_loses_nothing(tmp_path: Path, damage: str) -> None:
+    deploy(tmp_path, V1)
+    manifest = home(tmp_path, "releases", f"{live(tmp_path)}.json")
+    manifest.write_text(damage) if damage else manifest.unlink()
+    done = deploy(tmp_path, V2)
+    assert visible(tmp_path) == plain(V2)
+    assert done["adopted"] == "edited"
+    roll_back(tmp_path)
+    assert visible(tmp_path) == plain(V1)
+
+
+def test_a_release_that_lost_its_tree(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    tree = home(tmp_path, "current").resolve()
+    for path in sorted(tree.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    tree.rmdir()
+    assert deploy(tmp_path, V1)["changed"]
+    assert visible(tmp_path) == plain(V1)
+
+
+# While it runs
+
+
+def test_an_edit_while_bytes_travel_is_kept(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    done = deploy(tmp_path, V2, Controller(V2, meddle=lambda: write(tmp_path, {"train.py": "hot fix\n"})))
+    assert done["adopted"] == "edited"
+    assert visible(tmp_path) == plain(V2)
+    roll_back(tmp_path)
+    assert visible(tmp_path) == {**plain(V1), "train.py": b"hot fix\n"}
+
+
+def test_a_base_that_changes_before_it_is_copied_travels_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(tmp_path, V1)
+    check_space = stage.check_space
+
+    def meddle(*args: Any) -> None:
+        check_space(*args)
+        write(tmp_path, {"train.py": "hot fix after the look\n"})
+
+    prefix = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
+    monkeypatch.setattr(f"{prefix}.release.check_space", meddle)
+    done = deploy(tmp_path, V2)
+    assert sorted(done["asked"]) == ["model.py", "train.py"]
+    assert visible(tmp_path) == plain(V2)
+
+
+def test_a_name_that_appears_meanwhile_is_adopted_or_refused(tmp_path: Path) -> None:
+    done = deploy(tmp_path, V1, Controller(V1, meddle=lambda: write(tmp_path, {"train.py": "appeared\n"})))
+    assert done["adopted"] == "adopted"
+    roll_back(tmp_path)
+    assert visible(tmp_path) == {"train.py": b"appeared\n"}
+    wanted = {**V1, "pipe": "x"}
+    error = refusal(deploy, tmp_path, wanted, Controller(wanted, meddle=lambda: os.mkfifo(tmp_path / "pipe")))
+    assert "pipe is neither" in error.message
+    assert (tmp_path / "train.py").read_text() == "appeared\n"
+    assert leftovers(tmp_path) == []
+
+
+class Aborting(Controller):
+    def read_blob(self) -> Iterator[bytes]:
+        yield b"half"
+        raise WorkerError("source-changed", "gone")
+
+
+class Garbling(Controller):
+    def read_blob(self) -> Iterator[bytes]:
+        for piece in super().read_blob():
+            yield piece.replace(b"2", b"3")
+
+
+class Short(Controller):
+    def read_blob(self) -> Iterator[bytes]:
+        yield from (piece[:-1] for piece in super().read_blob())
+
+
+@pytest.mark.parametrize(("kind", "code"), [(Aborting, "source-changed"), (Garbling, "damaged"), (Short, "damaged")])
+def test_a_transfer_that_fails_leaves_what_was_live(tmp_path: Path, kind: type[Controller], code: str) -> None:
+    deploy(tmp_path, V1)
+    before = snapshot(tmp_path)
+    assert refusal(deploy, tmp_path, V2, kind(V2)).code == code
+    after = snapshot(tmp_path)
+    assert {path for path in after if after[path] != before.get(path)} <= {".trainops/demo/releases"}
+    assert set(after) == set(before)
+    assert deploy(tmp_path, V2)["activation"] == 2
+
+
+class Full:
+    """What fstatvfs says of a full file system."""
+
+    def __init__(self, blocks: int, inodes: int) -> None:
+        self.f_frsize, self.f_bavail, self.f_files, self.f_favail = 4096, blocks, 1000, inodes
+
+
+@pytest.mark.parametrize(("full", "words"), [(Full(9, 900), "0.0 MB free"), (Full(9000, 9), "9 inodes free")])
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_space_is_checked_before_anything_travels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: Full, words: str, check_mode: bool
+) -> None:
+    monkeypatch.setattr(os, "fstatvfs", lambda _fd: full)
+    controller = Controller(V1)
+    error = refusal(deploy, tmp_path, V1, controller, check_mode=check_mode)
+    assert (error.code, words in error.message, controller.asked) == ("no-space", True, [])
+
+
+# Pruning
+
+
+def test_old_releases_go_but_never_what_nobody_listed(tmp_path: Path) -> None:
+    write(tmp_path, {"v.py": "by hand"})
+    ids = []
+    for number in range(5):
+        done = deploy(tmp_path, {"v.py": f"V = {number}\n", "w/x": "w"}, keep=2)
+        ids.append(done["release_id"])
+        tree = home(tmp_path, "releases", done["release_id"])
+        (tree / "__pycache__").mkdir()
+        (tree / "__pycache__" / "v.cpython-311.pyc").write_text("bytecode")
+        if number == 1:
+            (tree / "w" / "checkpoint.pt").write_text("precious")
+        if number == 3:
+            assert done["pruned"] == [ids[1]]
+            kept = home(tmp_path, "kept", ids[1], "w", "checkpoint.pt")
+            assert done["foreign"] == [str(kept)]
+            assert kept.read_text() == "precious"
+    releases = {name for name in os.listdir(home(tmp_path, "releases")) if not name.endswith(".json")}
+    assert releases == {"adopted", ids[3], ids[4]}
+    assert deploy(tmp_path, {"v.py": "V = 1\n", "w/x": "w"}, keep=2)["asked"] == ["v.py"]
+
+
+def test_a_rollback_target_survives_the_smallest_keep(tmp_path: Path) -> None:
+    deploy(tmp_path, V1, keep=1)
+    deploy(tmp_path, V2, keep=1)
+    assert roll_back(tmp_path)["release_id"] == release_id(rows(V1))
+
+
+# Check mode and diff
+
+
+def nothing(_root: Path) -> None:
+    pass
+
+
+def by_hand(root: Path) -> None:
+    write(root, OLD)
+
+
+def v1(root: Path) -> None:
+    deploy(root, V1)
+
+
+def v2(root: Path) -> None:
+    deploy(root, V2)
+
+
+def v1_v2(root: Path) -> None:
+    v1(root)
+    v2(root)
+
+
+def v2_edited(root: Path) -> None:
+    v2(root)
+    edit_through_the_link(root)
+
+
+def v2_chmod(root: Path) -> None:
+    v2(root)
+    (root / "train.py").chmod(0o600)
+
+
+def v1_in_the_way(root: Path) -> None:
+    v1(root)
+    (root / "model.py").unlink()
+    write(root, {"model.py": "x"})
+
+
+@pytest.mark.parametrize("there", [nothing, by_hand, v1, v2, v1_v2, v2_edited, v2_chmod, v1_in_the_way])
+def test_check_mode_tells_what_the_run_then_does(tmp_path: Path, there: Callable[[Path], None]) -> None:
+    there(tmp_path)
+    before = snapshot(tmp_path)
+    predicted = deploy(tmp_path, V2, check_mode=True, want_diff=True)
+    assert snapshot(tmp_path) == before
+    done = deploy(tmp_path, V2, want_diff=True)
+    assert predicted.pop("asked") == []
+    done.pop("asked")
+    assert predicted == done
+
+
+def test_a_diff_has_the_text_that_was_visible(tmp_path: Path) -> None:
+    write(tmp_path, {**OLD, "conf/only_here": b"\0", "train.py": "x" * 300_000})
+    done = deploy(tmp_path, V1, want_diff=True)
+    assert done["before"] == {"conf/a.yml": "a: 0\n", "conf/only_here": None, "train.py": None}
+    done = deploy(tmp_path, V2, want_diff=True)
+    assert done["before"] == {"model.py": "V = 1\n"}
+
+
+# What is noted about a release
+
+
+def facts(known: dict[str, Any]) -> str:
+    return base64.b64encode(zlib.compress(json.dumps(known).encode())).decode()
+
+
+def test_what_a_check_passed_stays_with_the_release(tmp_path: Path) -> None:
+    sha = {row["path"]: row["sha256"] for row in rows({**V2, "old.py": "o"}) if row["type"] == "file"}
+    deploy(
+        tmp_path,
+        V1,
+        checked={"python": "A", "facts": facts({sha["train.py"]: {"python": 1}, sha["old.py"]: {"python": 2}})},
+    )
+
+    def noted() -> Any:
+        return json.loads(home(tmp_path, "releases", f"{live(tmp_path)}.json").read_text())["checked"]
+
+    assert noted() == {"A": {sha["train.py"]: {"python": 1}}}
+    deploy(tmp_path, V2, checked={"python": "A", "facts": facts({sha["model.py"]: {"python": 3}})})
+    assert noted() == {"A": {sha["train.py"]: {"python": 1}, sha["model.py"]: {"python": 3}}}
+    before = snapshot(tmp_path)
+    assert not deploy(tmp_path, V2, checked={"python": "A", "facts": facts({})})["changed"]
+    assert snapshot(tmp_path) == before
+    done = deploy(tmp_path, V2, checked={"python": "B", "facts": facts({sha["train.py"]: {"shell": 4}})})
+    assert (done["changed"], noted()["B"]) == (False, {sha["train.py"]: {"shell": 4}})
+    deploy(tmp_path, V1)
+    assert set(noted()) == {"A", "B"}
+
+
+# Bytecode
+
+
+def test_stale_bytecode_never_runs(tmp_path: Path) -> None:
+    """Same size, and the time that the old source had: Python would take the old bytecode for current."""
+
+    def imported() -> str:
+        code = "import sys; sys.path.insert(0, '.'); import model; print(model.V)"
+        argv = [sys.executable, "-c", code]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        return subprocess.run(
+            argv, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    write(tmp_path, {"model.py": "V = 0\n"})
+    assert imported() == "0"
+    assert list((tmp_path / "__pycache__").glob("model.*.pyc"))
+    for value in ("1", "2", "1"):
+        deploy(tmp_path, {"model.py": f"V = {value}\n"})
+        assert imported() == value
+        assert imported() == value  # from bytecode now
+    assert roll_back(tmp_path, "adopted")["changed"]
+    assert imported() == "0"
+
+
+def test_without_times_from_the_content_old_bytecode_would_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail: with one time for all contents the old code runs although the source is right."""
+    prefix = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
+    for module in ("stage", "look"):
+        monkeypatch.setattr(f"{prefix}.{module}.content_mtime", lambda _sha256: 1_000_000_000)
+    with pytest.raises(AssertionError, match="assert '1' == '2'"):
+        test_stale_bytecode_never_runs(tmp_path)
