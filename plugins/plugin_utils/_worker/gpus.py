@@ -10,6 +10,7 @@ without a limit, and none is started beside one that already hangs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
@@ -112,6 +113,7 @@ class Child:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         few = _OPEN_FILES if soft == resource.RLIM_INFINITY else min(soft, _OPEN_FILES)
         resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+        _keep_descriptors()
         try:
             self.started = time.monotonic()
             self.pid = os.posix_spawn(
@@ -156,6 +158,14 @@ class Child:
 def _ended(children: list[Child]) -> bool:
     states = [child.reap() for child in children]
     return all(states)
+
+
+def _keep_descriptors() -> None:
+    """A child that hangs for ever must not keep open what whoever started us left open."""
+    for number in _names("/proc/self/fd"):
+        # The descriptor that listed the folder is gone by now.
+        with contextlib.suppress(OSError):
+            os.set_inheritable(int(number), int(number) < 3)
 
 
 def gather(children: list[Child], timeout: float) -> list[dict[str, Any]]:
