@@ -28,10 +28,15 @@ def marked(mark: str) -> set[int]:
 
 
 def masters() -> dict[int, str]:
-    """The shared connections that ssh keeps open in the background: process id and the path of the control socket."""
+    """This user's shared connections that ssh keeps in the background: process id and path of the control socket.
+
+    ssh's title of them lies over their environment, so they carry no mark.
+    """
     found = {}
     for pid in _processes():
-        if match := _MASTER.match(_read(pid, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace")):
+        if _owner(pid) == os.getuid() and (
+            match := _MASTER.match(_read(pid, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace"))
+        ):
             found[pid] = match["path"]
     return found
 
@@ -63,6 +68,13 @@ def _read(pid: int, what: str) -> bytes:
         return Path(f"/proc/{pid}/{what}").read_bytes()
     except OSError:
         return b""
+
+
+def _owner(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
 
 
 def _own_children() -> set[int]:

@@ -188,7 +188,7 @@ def _message(reason: Reason, hosts: Mapping[str, HostResult], ending: Ending, ou
     if bad and any(host.failed or host.unreachable for host in hosts.values()):
         return "; ".join(f"{step.host} {step.step}: {step.summary}" for step in bad)
     if ending.rc == 0:
-        return "no host was matched, so nothing was done: see the inventory and the limit"
+        return "no host did anything: does the inventory have the playbook's hosts, and does the limit leave some?"
     return _error(output) or f"ansible-playbook ended with status {ending.rc}"
 
 

@@ -1,0 +1,115 @@
+"""The command: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.unit.trainops.folders import user_folder
+from trainops.cli import Extravars, main, read_extravars
+from trainops.errors import WrongExtravars
+
+SAY = "- {name: Say, ansible.builtin.debug: {msg: 'hello {{ who | default(inventory_hostname) }}'}}"
+
+
+def trainops(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user does, in a folder."""
+    argv = [sys.executable, "-m", "trainops", *arguments]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_deploy_prints_the_lines_and_ends_with_zero(tmp_path: Path) -> None:
+    done = trainops(user_folder(tmp_path, SAY), "deploy", "-l", "one", "-e", "who=you")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "one  Say: hello you\n", "")
+
+
+def test_json_is_all_of_standard_output(tmp_path: Path) -> None:
+    done = trainops(user_folder(tmp_path, SAY), "deploy", "--json", "-i", "one,", "-e", "ansible_connection=local")
+    result = json.loads(done.stdout)
+    assert (result["reason"], list(result["hosts"])) == ("ok", ["one"])
+    assert done.stderr == "one  Say: hello one\n"
+
+
+def test_rollback_runs_the_users_own_playbook(tmp_path: Path) -> None:
+    done = trainops(user_folder(tmp_path, SAY, name="rollback_training"), "rollback")
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == ["one  Say: hello one", "two  Say: hello two"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "arguments", "code", "out", "err"),
+    [
+        ("- {name: Stop, ansible.builtin.fail: {msg: broken}}", [], 1, "Stop: FAILED  broken", ""),
+        (SAY, ["-i", "gone.yml"], 2, "", "there is no inventory"),
+        (SAY, ["-e", "oops"], 2, "", "'oops' is not NAME=VALUE"),
+        (SAY, ["--nope"], 2, "", "No such option"),
+        (SAY, ["--timeout", "0"], 2, "", "not in the range"),
+        (SAY, ["-l", "nobody"], 1, "no hosts to target", ""),
+        ("- ansible.builtin.command: 'true'", ["-i", "x,", "-e", "ansible_host=127.0.0.99"], 3, "UNREACHABLE", ""),
+        ("- ansible.builtin.command: sleep 88", ["--timeout", "3"], 4, "", "not finished within its deadline"),
+    ],
+)
+def test_each_ending_has_its_status(
+    tmp_path: Path, tasks: str, arguments: list[str], code: int, out: str, err: str
+) -> None:
+    done = trainops(user_folder(tmp_path, tasks), "deploy", *arguments)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert out in done.stdout
+    assert err in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_playbook_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainops.runner._own_playbooks", lambda: ["other"])
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["deploy"])
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "trainops: there is no playbook trainops.proxmox.deploy_training; there are: trainops.proxmox.other\n"
+    )
+
+
+def test_help_tells_the_exit_statuses() -> None:
+    for arguments in (["-h"], ["deploy", "--help"]):
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 0
+        assert "3  a host could not be reached" in done.output
+
+
+def test_the_version_is_the_packages() -> None:
+    assert "0." in CliRunner().invoke(main, ["--version"]).output
+
+
+@pytest.mark.parametrize(
+    ("texts", "files", "values"),
+    [
+        ([], [], {}),
+        (["a=1"], [], {"a": "1"}),
+        (["a=1 b='two words'", "a=3"], [], {"a": "3", "b": "two words"}),
+        (["a==", "b="], [], {"a": "=", "b": ""}),
+        (['{"a": [1, true]}'], [], {"a": [1, True]}),
+        (["@vars.yml", "a=1", "@/x.yml"], ["vars.yml", "/x.yml"], {"a": "1"}),
+    ],
+)
+def test_extravars(texts: list[str], files: list[str], values: dict[str, Any]) -> None:
+    assert read_extravars(texts) == Extravars(files, values)
+
+
+@pytest.mark.parametrize("text", ["a", "a='", "{a", "{a, [}", "=1x y"])
+def test_extravars_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(WrongExtravars, match="-e"):
+        read_extravars([text])
+
+
+def test_starting_is_light() -> None:
+    look = (
+        "import sys, trainops.cli; print([m for m in sys.modules if m.split('.')[0] in ('ansible', 'ansible_runner')])"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,105 @@
+"""Events of ansible-runner as typed results."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from trainops.results import Ending, Reason, read_result
+
+CHECK = "trainops.proxmox.syntax_check"
+
+
+def ran(event: str = "runner_on_ok", host: str = "ct200", action: str = CHECK, **more: Any) -> dict[str, Any]:
+    """One task's event on one host."""
+    result = more.pop("res", {})
+    data = {"host": host, "task": "Check", "task_action": action, "resolved_action": action, "res": result, **more}
+    return {"event": event, "event_data": data, "stdout": ""}
+
+
+def stats(*hosts: str, failures: tuple[str, ...] = (), dark: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The last event of a run."""
+    data = {
+        "processed": dict.fromkeys(hosts, 1),
+        "failures": dict.fromkeys(failures, 1),
+        "dark": dict.fromkeys(dark, 1),
+    }
+    return {"event": "playbook_on_stats", "event_data": data}
+
+
+@pytest.mark.parametrize(
+    ("events", "rc", "aborted", "expected"),
+    [
+        ([ran(), stats("ct200")], 0, None, Reason.OK),
+        ([stats("ct200")], 0, None, Reason.OK),  # every task was skipped
+        ([stats()], 0, None, Reason.FAILED),  # no host
+        ([ran("runner_on_failed"), stats("ct200", failures=("ct200",))], 2, None, Reason.FAILED),
+        ([ran("runner_on_unreachable"), stats("ct200", dark=("ct200",))], 4, None, Reason.UNREACHABLE),
+        ([stats("a", "b", failures=("a",), dark=("b",))], 6, None, Reason.FAILED),
+        ([], 4, None, Reason.FAILED),  # the playbook could not be read
+        ([ran()], 0, None, Reason.INCOMPLETE),
+        ([ran(), {"uuid": "lost"}, stats("ct200")], 0, None, Reason.INCOMPLETE),
+        ([ran(), stats("ct200")], None, None, Reason.INCOMPLETE),
+        ([ran(), stats("ct200")], None, Reason.CANCELED, Reason.CANCELED),
+        ([ran("runner_on_failed")], None, Reason.DEADLINE, Reason.DEADLINE),
+    ],
+)
+def test_reason(events: list[dict[str, Any]], rc: int | None, aborted: Reason | None, expected: Reason) -> None:
+    result = read_result(events, Ending(rc, aborted, 1.0), "site.yml", check=False)
+    assert result.reason is expected
+    assert result.ok is (expected is Reason.OK)
+    assert bool(result.message) is not result.ok
+
+
+def test_a_step_has_its_word_and_its_values() -> None:
+    values = {"summary": "2 files compile", "files_checked": 2, "changed": False, "_ansible_no_log": False}
+    result = read_result([ran(res=values), stats("ct200")], Ending(0, None, 1.0), "site.yml", check=True)
+    step = result.hosts["ct200"].step("check")
+    assert step is not None
+    assert step.summary == "2 files compile"
+    assert step.values == {"summary": "2 files compile", "files_checked": 2, "changed": False}
+    assert result.hosts["ct200"].step("release") is None
+    assert result.check
+
+
+@pytest.mark.parametrize(
+    ("event", "more", "failed", "unreachable"),
+    [
+        ("runner_on_failed", {}, True, False),
+        ("runner_on_failed", {"ignore_errors": True}, False, False),
+        ("runner_on_unreachable", {}, False, True),
+    ],
+)
+def test_what_is_ignored_is_no_failure(event: str, more: dict[str, Any], failed: bool, unreachable: bool) -> None:
+    result = read_result([ran(event, res={"msg": "no\nmore"}, **more)], Ending(2, None, 1.0), "site.yml", check=False)
+    (step,) = result.hosts["ct200"].steps
+    assert (step.failed, step.unreachable, step.summary) == (failed, unreachable, "no")
+
+
+def test_the_message_names_host_step_and_what_is_wrong() -> None:
+    events = [
+        ran("runner_on_failed", res={"summary": "1 problem", "msg": "a.py:1:1: bad"}),
+        ran("runner_on_unreachable", host="ct210", res={"msg": "node does not answer"}),
+        stats("ct200", "ct210", failures=("ct200",), dark=("ct210",)),
+    ]
+    result = read_result(events, Ending(2, None, 1.0), "site.yml", check=False)
+    assert result.message == "ct200 check: 1 problem; ct210 check: node does not answer"
+
+
+def test_an_error_of_ansible_itself_is_the_message() -> None:
+    events = [
+        {"event": "verbose", "stdout": "[WARNING]: x"},
+        {"event": "verbose", "stdout": "[ERROR]: no\r\nOrigin: y"},
+    ]
+    result = read_result(events, Ending(4, None, 1.0), "site.yml", check=False)
+    assert result.message == "[ERROR]: no\nOrigin: y"
+    assert result.output == "[WARNING]: x\n[ERROR]: no\nOrigin: y"
+
+
+def test_a_result_is_plain_data_that_json_takes() -> None:
+    result = read_result([ran(res={"summary": "x"}), stats("ct200")], Ending(0, None, 1.0), "site.yml", check=False)
+    read = json.loads(json.dumps(result.as_dict()))
+    assert read["reason"] == "ok"
+    assert read["hosts"]["ct200"]["steps"][0]["summary"] == "x"
