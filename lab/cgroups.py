@@ -113,6 +113,17 @@ def is_member(pid: int, path: str) -> bool:
     return any(f"{group}/".startswith(f"/{path}/") for group in groups)
 
 
+def is_ending(pid: int) -> bool:
+    """Whether a process is gone or on its way: killed, though the kernel may not be done with it."""
+    try:
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        os.readlink(f"/proc/{pid}/ns/mnt")  # given up before the process waits for its namespace to empty
+    except OSError:
+        return True
+    killed = int(status["ShdPnd"], 16) | int(status["SigPnd"], 16)
+    return status["State"].split()[0] in "ZX" or bool(killed & (1 << (signal.SIGKILL - 1)))
+
+
 def kill(path: str, timeout: float = 20) -> None:
     """End every process of the group and wait until none is left."""
 

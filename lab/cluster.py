@@ -61,19 +61,21 @@ def up(name: str, say: Say) -> Instance:
         lab = instance.claim(name)
         with folder_lock(lab.root):
             if instance.find(name) == lab:  # else: taken down while this waited for the lock
-                _up(lab)
-                if not pve.ensure(lab):
+                if not _up(lab):
                     say("no Proxmox VE API: this Python has no fakepve (pip install fakepve cryptography)")
                 return lab
 
 
-def _up(lab: Instance) -> None:
+def _up(lab: Instance) -> bool:
+    """Bring every part up; whether the API is served."""
     keys.ensure(lab)
     tools.install(lab)
     inventory.install(lab)
     with concurrent.futures.ThreadPoolExecutor() as pool:
+        served = pool.submit(pve.ensure, lab)
         list(pool.map(_up_node, nodes.nodes(lab)))
         list(pool.map(containers.ensure, containers.containers(lab)))
+        return served.result()
 
 
 def _up_node(node: nodes.Node) -> None:

@@ -68,7 +68,8 @@ class Node:
             pid = int(json.loads((self.folder / "node.json").read_text())["pid"])
         except (FileNotFoundError, ValueError, KeyError):
             return None
-        return pid if cgroups.is_member(pid, f"{self.cgroup}/init.scope") else None
+        ours = cgroups.is_member(pid, f"{self.cgroup}/init.scope")
+        return pid if ours and not cgroups.is_ending(pid) else None
 
     def enter(self, argv: Sequence[str], *, own_network: bool = True) -> list[str]:
         """The command line that runs argv in the node, as one of its processes. LabError when the node is down."""
