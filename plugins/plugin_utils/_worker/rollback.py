@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from .adopt import new_name
 from .channel import WorkerError
 from .lock import Lock
 from .look import look
@@ -77,37 +78,32 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
         raise WorkerError("unknown-release", f"release {short_id(release)} is no longer in {store.path('releases')}")
     files = manifest["files"]
     seen = look(store, files, repair=not params["check_mode"])
-    live = release == seen.live and seen.untouched()
-    if not live:
-        require_intact(store, release, content=True)
     before = texts(store, seen, files) if params["want_diff"] else None
-    switched = _switch(store, params, Target(release, files), live, seen.to_keep())
+    source = _source(records, release)
+    switched = Switched()
+    if release == seen.live and seen.untouched():
+        switched.activation = records[-1]["activation"]
+        if not (params["check_mode"] or seen.names.settled()):
+            mend_links(store, files, params["who"])
+    else:
+        require_intact(store, release, content=True)
+        switched.activation = next_activation(store) + seen.to_keep()
+        switched.adopted = new_name(store, seen) if seen.to_keep() else None
+        if not params["check_mode"]:
+            with Scratch(store) as scratch:
+                switched = go_live(scratch, Target(release, files), dict(source, who=params["who"], kind="rollback"))
     done = result(params, release, files, seen, switched, before)
-    done["files"] = {path: {k: v for k, v in entry.items() if k != "signature"} for path, entry in files.items()}
+    done["source"] = source
+    done["files"] = {path: {key: entry[key] for key in entry if key != "signature"} for path, entry in files.items()}
     done["after"] = _after(store, release, done["actions"]) if params["want_diff"] else None
     return done
 
 
-def _switch(store: Store, params: dict[str, Any], target: Target, live: bool, keeps: bool) -> Switched:
-    switched = Switched()
-    if live:
-        switched.activation = activations(store)[-1]["activation"]
-        if not params["check_mode"]:
-            mend_links(store, target.files, params["who"])
-    elif params["check_mode"]:
-        switched.activation = next_activation(store) + keeps
-    else:
-        commit = next(
-            (
-                {"commit": record.get("commit"), "dirty": record.get("dirty")}
-                for record in reversed(activations(store))
-                if record["release"] == target.release
-            ),
-            {"commit": None, "dirty": None},
-        )
-        with Scratch(store) as scratch:
-            switched = go_live(scratch, target, dict(commit, who=params["who"], kind="rollback"))
-    return switched
+def _source(records: list[dict[str, Any]], release: str) -> dict[str, Any]:
+    """The commit that a release was made from, as its last activation has it."""
+    nothing: dict[str, Any] = {}
+    last = next((record for record in reversed(records) if record["release"] == release), nothing)
+    return {"commit": last.get("commit"), "dirty": last.get("dirty")}
 
 
 def choose(to: str | None, records: list[dict[str, Any]], ids: list[str], live: str, root: str) -> str:

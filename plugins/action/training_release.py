@@ -1,0 +1,91 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The step `release`: the project made live in the container, or an earlier release made live again."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ansible.utils.display import Display
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Answer, Request, exchange, no_answer
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import project_name, read_project
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
+    check_options,
+    progress_text,
+    released,
+    rolled_back,
+    sender,
+)
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
+
+display = Display()
+_EVERY_SECONDS = 10.0
+
+
+class ActionModule(StepAction):
+    """Its options and results are documented in the module of the same name."""
+
+    def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        check_options(options)
+        common = {
+            "root": os.path.normpath(options["root"]),
+            "who": f"{getpass.getuser()}@{socket.gethostname()}",
+            "check_mode": bool(self._task.check_mode),
+            "want_diff": bool(self._task.diff),
+            "patience": options["wait"],
+        }
+        if options["state"] == "rolled_back":
+            return self._roll_back(options, common, task_vars)
+        return self._release(options, common, task_vars)
+
+    def _release(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        project = read_project(
+            options["project"], options["exclude"], os.getcwd(), options["shared"], options["name"] or ""
+        )
+        for warning in project.warnings:
+            display.warning(warning)
+        params = {
+            "name": project.name,
+            "manifest": {"files": project.rows},
+            "keep": options["keep_releases"],
+            "source": {"commit": project.commit, "dirty": project.dirty},
+            "checked": options["checked"],
+        }
+        done = self._ask("release", {**common, **params}, options, sender(project.files), task_vars)
+        return released(project, done, common["check_mode"])
+
+    def _roll_back(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        name = options["name"] or (project_name(options["project"], os.getcwd()) if options["project"] else None)
+        done = self._ask("rollback", {**common, "name": name, "to": options["to"]}, options, no_answer, task_vars)
+        return rolled_back(done, common["check_mode"])
+
+    def _ask(
+        self, operation: str, params: dict[str, Any], options: dict[str, Any], answer: Answer, task_vars: dict[str, Any]
+    ) -> dict[str, Any]:
+        request = Request(operation, params, options["python"], options["timeout"])
+        return exchange(self._connection, request, answer, _teller(task_vars)).result
+
+
+def _teller(task_vars: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Prints how far a long release is, a line every ten seconds."""
+    host = str(task_vars.get("inventory_hostname", ""))
+    hosts: Iterable[str] = task_vars.get("ansible_play_hosts_all") or [host]
+    width, begun = max(map(len, hosts)), time.monotonic()
+    told = begun
+
+    def tell(frame: dict[str, Any]) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told >= _EVERY_SECONDS:
+            told = now
+            display.display(step_line(host, width, "release", progress_text(frame, now - begun)))
+
+    return tell

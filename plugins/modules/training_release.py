@@ -1,0 +1,268 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# What runs is the action plugin of the same name.
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: training_release
+short_description: Make a project live in a container as one immutable release, or go back to an earlier one
+version_added: 0.1.0
+author:
+  - trainops contributors (@trainops)
+description:
+  - Copies a project into a container as a release, a folder of its own that is never changed again, and makes all of it
+    live by the rename of one link. A reader sees the old release or the new one, never a mix, and never half a file.
+  - Only what the container does not have travels. Every file is read back in the container and compared by size and
+    sha256 before anything goes live.
+  - Each top-level name of the project becomes a link in O(root), so paths that other tools know keep working. Files and
+    folders that are there already under these names are kept as the release V(adopted), and V(state=rolled_back) brings
+    exactly those bytes back.
+  - What somebody changed in the live release by hand is found, kept as the release V(edited), and put right.
+  - A release id is derived from the paths, modes and contents of the files, so it is the same on every host.
+  - Modes are reduced to readable by all or by the owner only, executable or not. The owner is who runs the worker,
+    normally root. A file's time is derived from its content, so that Python never takes old bytecode for current.
+  - "Left out by default: version control (C(.git), C(.gitignore) …), what C(.gitignore) names, bytecode, virtual
+    environments, tool caches, editor backups and settings, C(.env) files, files encrypted by ansible-vault; and beside
+    the scripts, not deeper, C(ansible.cfg), inventories (C(inventory*), C(hosts), C(group_vars), C(host_vars)) and the
+    playbooks C(deploy_training.yml), C(launch_training.yml), C(stop_training.yml), C(rollback_training.yml),
+    C(training_status.yml), C(gpu_status.yml), C(doctor.yml). RV(left_out) lists what was."
+options:
+  state:
+    description:
+      - V(released) makes O(project) live.
+      - V(rolled_back) makes an earlier release live again, after every file of it was compared with its manifest.
+    type: str
+    choices: [released, rolled_back]
+    default: released
+  project:
+    description:
+      - The project. A path, or a list of paths and of dictionaries with C(src) and C(dest).
+      - A folder means what is in it, a file means itself. C(dest) is the folder below O(root) for a folder's content,
+        and the new path (or a folder, with a slash at its end) for a file. Two files with one destination are an error.
+      - Relative paths count from the current folder of the user.
+      - Required with O(state=released). With O(state=rolled_back) only the default of O(name) comes from it.
+    type: raw
+  root:
+    description:
+      - The folder in the container in which the project's names appear. It must exist.
+      - It is also the working folder of runs, so C(./data) and C(./checkpoints) of a script stay where they are.
+    type: str
+    required: true
+  name:
+    description:
+      - The project's name. Its releases are kept in C(.trainops/NAME) below O(root).
+      - By default the name of the project's folder, or of its parent when that is C(scripts), C(src) or C(code).
+    type: str
+  exclude:
+    description:
+      - Glob patterns of files and folders that do not belong to the project.
+      - A pattern without a slash matches names at any depth, one with a slash the path in the project, one that ends
+        with a slash only folders. V(*) also matches slashes.
+    type: list
+    elements: str
+    default: []
+  shared:
+    description:
+      - Top-level names, such as C(data) and C(checkpoints), that live in O(root) outside of every release. Each release
+        has a link to them, and nothing under these names is shipped. Those that are missing are made as empty folders.
+    type: list
+    elements: str
+    default: []
+  keep_releases:
+    description:
+      - How many releases stay in the container. At least V(2).
+      - What is live, what was live before it and what was adopted stays in any case. Files in an old release that no
+        manifest lists are moved to C(.trainops/NAME/kept) and reported.
+    type: int
+    default: 5
+  to:
+    description:
+      - With O(state=rolled_back), the number of an activation, a release id or its first characters (at least four), or
+        V(adopted).
+      - By default what was live before. A second rollback without O(to) so returns to where the first one left from.
+    type: str
+  checked:
+    description:
+      - What M(trainops.proxmox.syntax_check) returned as RV(trainops.proxmox.syntax_check#module:checked). It is kept
+        with the release, so that the next check needs only what changed.
+    type: dict
+  wait:
+    description: Seconds to wait while another deploy or rollback of the project runs in the container.
+    type: float
+    default: 60
+  timeout:
+    description: Seconds after which the whole step is given up. What was live then still is.
+    type: float
+    default: 3600
+  python:
+    description: Python 3.9 or newer in the container that does the work, a path.
+    type: str
+    default: /usr/bin/python3
+attributes:
+  check_mode:
+    description: Predicts what the run then does, its errors too, and writes nothing.
+    support: full
+  diff_mode:
+    description: Shows texts against what is visible now, other files by their size.
+    support: full
+notes:
+  - Names in O(root) that belong to another project, to another tool (a link that leads elsewhere), or that are mount
+    points, are refused by name before anything travels. So is a lack of space or inodes.
+  - The lock of a project cannot go stale. The kernel gives it back when its holder ends.
+seealso:
+  - module: trainops.proxmox.syntax_check
+  - module: trainops.proxmox.gpu_idle
+"""
+
+EXAMPLES = r"""
+- name: Make the scripts live under /root
+  trainops.proxmox.training_release:
+    project: ./scripts
+    root: /root
+    python: /root/venv/bin/python
+
+- name: A folder and a library of another repository, with data outside of every release
+  trainops.proxmox.training_release:
+    project:
+      - ./scripts
+      - src: ../common/losses
+        dest: losses
+    root: /srv/train
+    name: dflash
+    exclude: ["*.ipynb", "notes/"]
+    shared: [data, checkpoints]
+    keep_releases: 10
+
+- name: What would change, as a diff
+  trainops.proxmox.training_release:
+    project: ./scripts
+    root: /root
+  check_mode: true
+  diff: true
+
+- name: Back to what was live before
+  trainops.proxmox.training_release:
+    state: rolled_back
+    project: ./scripts
+    root: /root
+
+- name: Back to the files that were there before the first deploy
+  trainops.proxmox.training_release:
+    state: rolled_back
+    name: dflash
+    root: /root
+    to: adopted
+"""
+
+RETURN = r"""
+summary:
+  description: One line, also of a failure.
+  returned: always
+  type: str
+  sample: 7c1e09a live at /root, 2 changed, 61 kB, sha256 proven (what was there is release "adopted")
+msg:
+  description: The summary and, line by line, the files that changed.
+  returned: always
+  type: str
+release_id:
+  description: What is live now, 64 hexadecimal digits, or V(adopted), V(edited) and the like.
+  returned: success
+  type: str
+  sample: 7c1e09a1f2b34ce1a6c2c1a0b7d5b0e1d1a1f0f6a3ad9b8ce4c5b0b9e8d7c6f5
+previous_release_id:
+  description: What was live before, null when nothing was.
+  returned: success
+  type: str
+activation:
+  description: The number of the moment at which it went live. A, B and A again are three activations.
+  returned: success
+  type: int
+  sample: 3
+root:
+  description: Where the names are.
+  returned: success
+  type: str
+name:
+  description: The project's name.
+  returned: success
+  type: str
+files:
+  description: Every file of the release, and those that went.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    path: {description: Path below the root., type: str, sample: train.py}
+    action:
+      description: >-
+        V(added), V(changed), V(removed) or V(unchanged) against what was visible before; V(adopted) is what stood in a
+        folder of the same name and is now only in the release that keeps it.
+      type: str
+    type: {description: "V(file), V(link), V(dir) or V(shared).", type: str}
+    size: {description: Bytes., type: int}
+    mode: {description: "Permissions, octal.", type: str, sample: "0644"}
+    sha256: {description: "Of the content, of files only.", type: str}
+    target: {description: "What a link says.", type: str}
+bytes_sent:
+  description: Bytes of files that travelled.
+  returned: success
+  type: int
+  sample: 61440
+adopted:
+  description: The release that keeps what was visible and that no release had, null when there was no such thing.
+  returned: success
+  type: str
+  sample: adopted
+drift:
+  description: Paths that somebody had changed in the live release.
+  returned: success
+  type: list
+  elements: str
+mended:
+  description: Paths whose mode or time, and names whose link, was put right in place.
+  returned: success
+  type: list
+  elements: str
+source:
+  description: Where the release came from.
+  returned: success
+  type: dict
+  contains:
+    commit: {description: "The checked-out git commit, null without one.", type: str}
+    dirty: {description: "Whether what was shipped differs from it.", type: bool}
+left_out:
+  description: What of the project was not shipped.
+  returned: success, with O(state=released)
+  type: list
+  elements: dict
+  contains:
+    path: {description: Path in the project., type: str, sample: inventory.yml}
+    why: {description: The reason., type: str, sample: inventory}
+pruned:
+  description: Ids of old releases that were removed.
+  returned: success
+  type: list
+  elements: str
+foreign:
+  description: Where files are now that were found in removed releases and that no manifest lists.
+  returned: success
+  type: list
+  elements: str
+diff:
+  description: What changed, file by file.
+  returned: in diff mode
+  type: list
+  elements: dict
+code:
+  description: A short word for the failure.
+  returned: failure
+  type: str
+  sample: conflict
+"""
+
+CONSTRAINTS = {
+    "required_if": [("state", "released", ("project",))],
+}

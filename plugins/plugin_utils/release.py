@@ -1,0 +1,181 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The controller's part of a release: what the worker is asked, how it is answered, and the result as users see it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import ADOPTED, short_id
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, Project, read_bytes
+
+_ACTIONS = ("added", "changed", "removed")
+_TEXT_BYTES = 256 * 1024
+_LISTED = 20
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise OptionError for values that no type can refuse."""
+    if not os.path.isabs(options["root"]):
+        raise OptionError(f"root: {options['root']!r} must be an absolute path in the container (training_root)")
+    if options["keep_releases"] < 2:
+        raise OptionError(
+            f"keep_releases: {options['keep_releases']} is too few: the live release and the one that a rollback "
+            "returns to make 2 (training_keep_releases)"
+        )
+
+
+def sender(files: Iterable[Entry]) -> Callable[[dict[str, Any]], Iterator[Frame]]:
+    """The answer to the worker's `need`: a `file` frame with the bytes for each path, read while they are sent."""
+    entries = {entry.path: entry for entry in files if entry.type == "file"}
+
+    def answer(frame: dict[str, Any]) -> Iterator[Frame]:
+        for path in frame["files"]:
+            if path not in entries:
+                raise StepError("protocol", f"the worker asked for {path!r}, which the project does not have")
+            yield Frame("file", {"path": path}, read_bytes(entries[path]))
+        yield Frame("end")
+
+    return answer
+
+
+def released(project: Project, done: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """The result of a release from the worker's and the project."""
+    after = {entry.path: entry.row() for entry in project.files}
+    result = _result(done, after, {"commit": project.commit, "dirty": project.dirty})
+    result["left_out"] = [{"path": path, "why": why} for path, why in project.ignored]
+    if done["before"] is not None:
+        sources = {entry.path: entry for entry in project.files if entry.type == "file"}
+        changing = [path for path, action in done["actions"].items() if action in ("added", "changed")]
+        texts = {path: _text(sources[path]) for path in changing if path in sources}
+        result["diff"] = diff(done, after, texts)
+    result["summary"] = summary(result, check_mode)
+    result["msg"] = message(result)
+    return result
+
+
+def rolled_back(done: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """The result of a rollback from the worker's."""
+    result = _result(done, done["files"], done["source"])
+    if done["before"] is not None:
+        result["diff"] = diff(done, done["files"], done["after"])
+    result["summary"] = summary(result, check_mode, rollback=True)
+    result["msg"] = message(result)
+    return result
+
+
+def _result(done: Mapping[str, Any], after: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("changed", "release_id", "previous_release_id", "activation", "root", "name", "bytes_sent", "pruned")
+    more = ("foreign", "adopted", "drift", "mended")
+    files = [
+        _file(path, done["actions"].get(path, "unchanged"), after.get(path) or done["gone"][path])
+        for path in sorted({*after, *done["gone"]})
+    ]
+    return {
+        **{key: done[key] for key in (*keys, *more)},
+        "files": [one for one in files if one["type"] in ("file", "link") or one["action"] != "unchanged"],
+        "source": dict(source),
+    }
+
+
+def _file(path: str, action: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    mode = f"{entry['mode']:04o}" if "mode" in entry else None
+    file = {"path": path, "action": action, "type": entry["type"], "mode": mode}
+    return {**file, "size": entry.get("size", 0), "sha256": entry.get("sha256"), "target": entry.get("target")}
+
+
+def summary(result: Mapping[str, Any], check_mode: bool, rollback: bool = False) -> str:
+    """The one line that a person reads of a release or rollback."""
+    release, root = short_id(result["release_id"]), result["root"]
+    live = result["release_id"] == result["previous_release_id"] and not (result["drift"] or result["adopted"])
+    if live and not result["changed"]:
+        return f"{release} already live at {root}, nothing changed"
+    if live:
+        mended = ", ".join(result["mended"][:5]) + (" …" if len(result["mended"]) > 5 else "")
+        return f"{release} already live at {root}, {'would put' if check_mode else 'put'} right: {mended}"
+    counts = Counter(
+        file["action"] for file in result["files"] if file["type"] == "file" or file["action"] != "unchanged"
+    )
+    said = [f"{counts[action]} {action}" for action in _ACTIONS if counts[action]] or ["no file changed"]
+    if not rollback:
+        said.append(size(result["bytes_sent"]))
+    if not check_mode:
+        said.append("sha256 proven")
+    before = ""
+    if result["adopted"]:
+        what = "what was there" if result["adopted"].startswith(ADOPTED) else "what was edited there"
+        before = f' ({what} {"would be" if check_mode else "is"} release "{result["adopted"]}")'
+    elif rollback and result["previous_release_id"]:
+        before = f" (before: {short_id(result['previous_release_id'])})"
+    verb = "would go live" if check_mode else "live again" if rollback else "live"
+    return f"{release} {verb} at {root}, {', '.join(said)}{before}"
+
+
+def message(result: Mapping[str, Any]) -> str:
+    """The summary, and what happened to which file, one a line."""
+    lines = [result["summary"]]
+    changes = [file for file in result["files"] if file["action"] != "unchanged"]
+    lines += [f"{file['action']:8} {file['path']}" for file in changes[:_LISTED]]
+    if len(changes) > _LISTED:
+        lines.append(f"… and {len(changes) - _LISTED} more")
+    lines += [f"was edited in the live release: {path}" for path in result["drift"]]
+    lines += [f"belongs to nobody, kept: {path}" for path in result["foreign"]]
+    return "\n".join(lines)
+
+
+def size(count: int) -> str:
+    """Bytes as people read them, in powers of ten."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            amount = count / factor
+            return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
+    return f"{count} B"
+
+
+def diff(
+    done: Mapping[str, Any], after: Mapping[str, Mapping[str, Any]], texts: Mapping[str, str | None]
+) -> list[dict[str, str]]:
+    """Ansible's diffs against what was visible before: text as text, all else by its size."""
+    found = []
+    for path, action in sorted(done["actions"].items()):
+        was = "" if action == "added" else _shown(done["before"].get(path), done["gone"].get(path))
+        will = "" if action in ("removed", "adopted") else _shown(texts.get(path), after.get(path))
+        found.append({"before_header": path, "after_header": path, "before": was, "after": will})
+    return found
+
+
+def _shown(text: str | None, entry: Mapping[str, Any] | None) -> str:
+    if text is not None:
+        return text
+    if entry and entry["type"] == "link":
+        return f"(a link to {entry['target']})\n"
+    return f"({size(entry['size'])}, no text to show)\n" if entry and "size" in entry else "(no text to show)\n"
+
+
+def _text(entry: Entry) -> str | None:
+    if entry.size > _TEXT_BYTES:
+        return None
+    data = b"".join(read_bytes(entry))
+    try:
+        return None if b"\0" in data else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def progress_text(frame: Mapping[str, Any], seconds: float) -> str:
+    """How far a long release is, for a line every now and then."""
+    done, total, what = int(frame["done"]), int(frame["total"]), str(frame["what"])
+    amount = f"{size(done)} of {size(total)} received" if what.startswith("bytes") else f"{done} of {total} {what}"
+    return f"{amount} after {seconds:.0f} s"
+
+
+def labels(paths: Sequence[str], most: int = 5) -> str:
+    """Some paths for a sentence."""
+    return ", ".join(paths[:most]) + (f" and {len(paths) - most} more" if len(paths) > most else "")
