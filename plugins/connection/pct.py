@@ -172,6 +172,10 @@ def _stream(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
+def _succeeds(command: list[bytes]) -> bool:
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+
+
 class _Nothing(bytes):
     """Empty input that core does not mistake for no input, for which it would make stdin a terminal."""
 
@@ -244,11 +248,14 @@ class Connection(SSHConnection):
     @contextlib.contextmanager
     def _slot(self) -> Iterator[None]:
         directory = os.path.join(unfrackpath(self.get_option("control_path_dir")), "trainops-sessions")
-        try:
-            with slot(directory, str(self._login), self.get_option("sessions"), self.get_option("session_patience")):
-                yield
-        except TrainopsError as error:
-            raise AnsibleConnectionFailure(str(error)) from error
+        wanted = slot(directory, str(self._login), self.get_option("sessions"), self.get_option("session_patience"))
+        with contextlib.ExitStack() as stack:
+            # Only a slot that is not to be had is a failure of the connection: what the block raises is its own.
+            try:
+                stack.enter_context(wanted)
+            except TrainopsError as error:
+                raise AnsibleConnectionFailure(str(error)) from error
+            yield
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run a shell command in the container; the status is the command's own, 128 + N when signal N ended it."""
@@ -343,6 +350,16 @@ class Connection(SSHConnection):
         remote = enter.node_command(self._vmid, argv, nonce=nonce, enter=self.get_option("enter"), view=view)
         with self._popen(remote, subprocess.PIPE) as process:
             yield _Session(process, self._vmid, self._login, argv[0])
+
+    def reset(self) -> None:
+        """Close the node's shared connection; another of its containers may have been quicker."""
+        executable = self.get_option("ssh_executable")
+        self.host = self.get_option("host") or self._play_context.remote_addr
+        check = self._build_command(executable, "ssh", "-O", "check", self.host)
+        stop = self._build_command(executable, "ssh", "-O", "stop", self.host)
+        if _succeeds(check) and not _succeeds(stop) and _succeeds(check):
+            display.warning(f"the shared connection to {self._login} could not be closed")
+        self.close()
 
     def put_file(self, in_path: str, out_path: str) -> Any:  # core's own classes disagree about it
         """Copy a local file into the container, to exactly ``out_path``."""
