@@ -88,13 +88,12 @@ def holder(found: Holder) -> str:
 
 def table(snapshot: Snapshot, gpus: Sequence[Gpu]) -> str:
     """The GPUs with their holders, at most 100 columns wide, and below it what needs a sentence."""
-    lines = ["GPU  verdict  used MiB  of MiB  holder"]
+    lines = ["GPU  verdict  used MiB  holder"]
     for gpu in gpus:
         first, *others = _holder_cells(gpu)
         used = "-" if gpu.used is None else str(gpu.used)
-        total = str(gpu.row.memory_total) if gpu.row and gpu.row.memory_total is not None else "-"
-        lines.append(f"{gpu.index:>3}  {gpu.verdict:<7}  {used:>8}  {total:>6}  {first}".rstrip())
-        lines += [" " * 32 + cell for cell in others]
+        lines.append(f"{gpu.index:>3}  {gpu.verdict:<7}  {used:>8}  {first}")
+        lines += [" " * 24 + cell for cell in others]
     notes = dict.fromkeys(gpu.reasons[0] for gpu in gpus if gpu.verdict == "unknown")
     if snapshot.view != "node":
         notes[f"As seen from inside the container: {snapshot.view_reason}."] = None

@@ -64,8 +64,8 @@ class Gpu:
 
     @property
     def key(self) -> str:
-        """What names the GPU from one look to the next."""
-        return self.uuid or f"nvidia{self.minor}"
+        """What names the GPU from one look to the next, also while nvidia-smi tells no UUID."""
+        return str(self.uuid) if self.minor is None else f"nvidia{self.minor}"
 
     @property
     def used(self) -> int | None:

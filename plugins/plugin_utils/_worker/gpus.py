@@ -10,7 +10,6 @@ without a limit, and none is started beside one that already hangs.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import resource
@@ -163,9 +162,10 @@ def _ended(children: list[Child]) -> bool:
 def _keep_descriptors() -> None:
     """A child that hangs for ever must not keep open what whoever started us left open."""
     for number in _names("/proc/self/fd"):
-        # The descriptor that listed the folder is gone by now.
-        with contextlib.suppress(OSError):
+        try:
             os.set_inheritable(int(number), int(number) < 3)
+        except OSError:
+            continue  # the one that listed the folder
 
 
 def gather(children: list[Child], timeout: float) -> list[dict[str, Any]]:
