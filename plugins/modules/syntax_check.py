@@ -172,6 +172,6 @@ gpus:
   elements: dict
 checked:
   description: What passed now, for O(trainops.proxmox.training_release#module:checked); opaque.
-  returned: success or refusal
+  returned: success
   type: dict
 """

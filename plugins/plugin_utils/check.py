@@ -178,11 +178,14 @@ def outcome(
         "files_cached": reply["files_cached"],
         "files_unread": list(unread),
         "problems": [asdict(one) for one in problems],
-        "checked": reply["checked"],
     }
     if failed:
         return {**result, "failed": True, "code": "refused"}
-    return {**result, "warnings": [f"{one.file}:{one.line}:{one.column}: {one.message}" for one in problems]}
+    return {
+        **result,
+        "checked": reply["checked"],
+        "warnings": [f"{one.file}:{one.line}:{one.column}: {one.message}" for one in problems],
+    }
 
 
 def with_gpus(

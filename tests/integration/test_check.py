@@ -163,3 +163,22 @@ def test_without_a_container(dflash: Path) -> None:
     result = run_step(dflash, CHECK, options, "localhost,", "localhost", connection="local")["localhost"]
     assert not result["failed"], result["msg"]
     assert result["python"]["path"] == sys.executable
+
+
+def test_what_was_released_is_not_read_again(tmp_path: Path) -> None:
+    write(tmp_path, train__py="from model import x\n", model__py="x = 1\n", run__sh="#!/bin/sh\n")
+    root = "/root/check-cache"
+    inside("mkdir", "-p", root)
+    try:
+        first = check(tmp_path, root=root)["ct200"]
+        options = {"project": "project", "root": root, "python": VENV, "checked": first["checked"]}
+        released = run_step(tmp_path, "trainops.proxmox.training_release", options, inventory(), "ct200")["ct200"]
+        assert not released["failed"], released["msg"]
+        again = check(tmp_path, root=root)["ct200"]
+        assert (again["files_checked"], again["files_cached"], again["failed"]) == (3, 3, False)
+
+        write(tmp_path, model__py="y = 1\n")
+        broken = check(tmp_path, root=root)["ct200"]
+        assert (broken["files_cached"], broken["summary"]) == (2, "refused: train.py:1:1: model.py has no name x")
+    finally:
+        inside("rm", "-r", root)

@@ -19,10 +19,12 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
     left_out_modules,
     outcome,
     sources,
+    with_gpus,
     worker_files,
 )
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import Problem
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, read_project
 
 PYTHON = {"path": "/root/venv/bin/python", "version": "3.12.3", "implementation": "cpython"}
@@ -194,6 +196,38 @@ def test_a_refusal_says_the_first_error_and_lists_all() -> None:
     assert found["msg"] == "b.py:9:1: no\nb.py:10:1: no\nc.json:2:3: bad\na.py:1:1: warning: odd"
     assert [one["file"] for one in found["problems"]] == ["b.py", "b.py", "c.json", "a.py"]
     assert result(problem("b.py", 9))["summary"] == "refused: b.py:9:1: no"
+
+
+def snapshot(*verdicts: str, warnings: tuple[str, ...] = ()) -> Snapshot:
+    """A look at one GPU for each verdict."""
+    gpus = tuple(
+        Gpu(index, f"GPU-{index}", index, None, (), verdict, "gone" if verdict == "unknown" else None, ("why",))
+        for index, verdict in enumerate(verdicts)
+    )
+    return Snapshot(gpus, "node", "", None, None, 0.1, warnings)
+
+
+@pytest.mark.parametrize(
+    ("found", "warnings"),
+    [
+        (snapshot("idle", "idle"), []),
+        (snapshot("idle", warnings=("slow",)), ["slow"]),
+        (snapshot("idle", "unknown"), ["GPUs: 1 of 2 idle; GPU 1 unknown: why"]),
+        (snapshot(), ["GPUs: there is no GPU in the container"]),
+    ],
+)
+def test_gpus_beside_the_check(found: Snapshot, warnings: list[str]) -> None:
+    told = with_gpus(result(), {}, lambda _reading: found)
+    assert told["warnings"] == warnings
+    assert [gpu["verdict"] for gpu in told["gpus"]] == [gpu.verdict for gpu in found.gpus]
+    refused = with_gpus(result(problem("a.py", 1)), {}, lambda _reading: found)
+    assert (refused["failed"], refused["warnings"]) == (True, warnings)
+
+
+def test_gpus_that_could_not_be_read_cost_no_check() -> None:
+    told = with_gpus(result(), {"error": "OSError: no"}, lambda _reading: snapshot())
+    assert told["warnings"] == ["the GPUs could not be read: OSError: no"]
+    assert "failed" not in told
 
 
 def test_unread_files_do_not_count_as_read() -> None:
