@@ -43,6 +43,8 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
 
+_EXPLAINING = ("ansible.builtin.assert", "ansible.builtin.fail", "ansible.builtin.validate_argument_spec")
+
 
 def _color(what: str) -> str:
     """The user's colour for ``what`` (``OK``, ``CHANGED``, ``ERROR`` …); whether there are any, display decides."""
@@ -149,7 +151,7 @@ class CallbackModule(CallbackBase):
 
     def _bad(self, result: CallbackTaskResult, word: str, color: str) -> None:
         headline, rest = lines.failure(result.result)
-        if not self._step(result) and (path := result.task.get_path()):
+        if not self._explained(result) and (path := result.task.get_path()):
             rest.append(f"at {path}")
         if self._display.verbosity > 2:
             self._handle_exception(result.result)
@@ -176,6 +178,10 @@ class CallbackModule(CallbackBase):
 
     def _items_were_shown(self, result: CallbackTaskResult) -> bool:
         return self._step(result) is not None and self._is_loop(result)
+
+    def _explained(self, result: CallbackTaskResult) -> bool:
+        """Whether the message was written for people, who need no place in a playbook to understand it."""
+        return self._step(result) is not None or result.task.resolved_action in _EXPLAINING
 
     @staticmethod
     def _is_loop(result: CallbackTaskResult) -> bool:
