@@ -45,6 +45,7 @@ def _root(plan: dict[str, Any]) -> Path:
     _mount("tmpfs", root / "tmp", "mode=1777,nosuid,nodev")
     for folder in ("lock/lxc", "sshd"):
         (root / "run" / folder).mkdir(parents=True)
+    (root / "run/utmp").touch()  # sshd notes logins in it
     return root
 
 
@@ -86,8 +87,7 @@ def _enter(root: Path) -> None:
     subprocess.run(["umount", "--lazy", "/mnt"], check=True)
 
 
-def main() -> None:
-    plan = json.load(sys.stdin)
+def _boot(plan: dict[str, Any]) -> None:
     outside = int(os.readlink("/proc/self"))  # /proc is still the machine's
     os.setsid()
     subprocess.run(["hostname", plan["hostname"]], check=True)
@@ -104,6 +104,14 @@ def main() -> None:
     os.dup2(null, 1)
     os.dup2(null, 2)
     os.execve("/sbin/init", ["init"], {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
+
+
+def main() -> None:
+    """Boot, or say in one line what failed; commands have said theirs before."""
+    try:
+        _boot(json.load(sys.stdin))
+    except (OSError, subprocess.CalledProcessError) as exc:
+        sys.exit(f"boot: {exc}")
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def status(name: str) -> dict[str, Any]:
 
 def _node_status(node: nodes.Node) -> dict[str, Any]:
     address = f"{node.lab.address(node.name)}:{node.lab.port}"
-    return {"pid": node.pid(), "address": address, "ssh": node.pid() is not None and sshd.answers(node)}
+    return {"pid": node.pid(), "address": address, "ssh": sshd.runs(node)}
 
 
 def _container_status(container: containers.Container) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 from .errors import LabError
 from .nodes import TOOLS, Node
 from .system import check, wait_for
+
+#: What sshd logs before it gives up on its address.
+_TAKEN = "Cannot bind any address"
 
 _SESSION = re.compile(r"^Starting session: ", re.MULTILINE)
 
@@ -23,16 +27,7 @@ def log(node: Node) -> Path:
 
 def sessions(node: Node) -> int:
     """How many sessions (remote commands, shells, subsystems) the log shows since the node's folder was made."""
-    try:
-        return len(_SESSION.findall(log(node).read_text(errors="replace")))
-    except FileNotFoundError:
-        return 0
-
-
-def _pid(node: Node) -> int | None:
-    """The listening server's PID inside the node, by its PID file; None when there is none."""
-    text = node.run(["cat", "/run/sshd.pid"]).stdout.decode().strip()
-    return int(text) if text.isdigit() else None
+    return len(_SESSION.findall(_said(node)))
 
 
 def answers(node: Node) -> bool:
@@ -45,26 +40,40 @@ def answers(node: Node) -> bool:
 
 
 def ensure(node: Node) -> None:
-    """Start the server unless it answers. LabError when its address is taken or it does not come up."""
-    if answers(node) and _ours(node):
+    """Start the server unless it runs. LabError when its address is taken or it does not come up."""
+    if runs(node):
         return
+    said_before = _said(node)
     server = [f"{TOOLS}/sshd", "-E", "/var/log/trainops-lab/sshd.log"]  # goes to the background by itself
     check(node.enter(server, own_network=False))
+
+    def decided() -> bool:
+        return (runs(node) and answers(node)) or _TAKEN in _said(node)[len(said_before) :]
+
+    with contextlib.suppress(LabError):
+        wait_for(decided, "OpenSSH server", 20)
+    if not runs(node):
+        raise LabError(_why_not(node, _said(node)[len(said_before) :]))
+
+
+def _said(node: Node) -> str:
     try:
-        wait_for(lambda: _ours(node) and answers(node), "OpenSSH server", 10)
-    except LabError as exc:
-        raise LabError(_why_not(node)) from exc
+        return log(node).read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
-def _ours(node: Node) -> bool:
-    pid = _pid(node)
-    return pid is not None and not node.run(["test", "-d", f"/proc/{pid}"]).returncode
+def runs(node: Node) -> bool:
+    """Whether the server that the lab started is there; one that is busy may not answer just now."""
+    if node.pid() is None:
+        return False
+    found = node.run(["sh", "-c", "readlink /proc/$(cat /run/sshd.pid)/exe"])
+    return found.stdout.strip() == b"/usr/sbin/sshd"
 
 
-def _why_not(node: Node) -> str:
+def _why_not(node: Node, said: str) -> str:
     where = f"{node.lab.address(node.name)}:{node.lab.port}"
-    tail = "\n".join(log(node).read_text(errors="replace").splitlines()[-5:]) if log(node).exists() else ""
     hint = ""
-    if "Address already in use" in tail:
-        hint = f"\nAnother server has {where} (an sshd on all addresses does): take TRAINOPS_LAB_SSH_PORT=2222"
-    return f"the OpenSSH server of {node.name} does not answer on {where}:\n{tail}{hint}"
+    if _TAKEN in said:
+        hint = f"Another server has {where} (an sshd on all addresses does): take TRAINOPS_LAB_SSH_PORT=2222\n"
+    return f"the OpenSSH server of {node.name} does not answer on {where}\n{hint}{said}".rstrip()

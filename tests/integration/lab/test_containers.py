@@ -129,6 +129,13 @@ def test_a_holder_without_memory_has_the_devices_open(lab: Lab) -> None:
         assert inside(lab, 210, "nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits") == ["0", "0"]
 
 
+def test_a_process_of_the_node_itself_can_hold_memory(lab: Lab) -> None:
+    with lab.hold("pve1", gpu=0, mib=50):
+        assert inside(lab, 200, "nvidia-smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits") == ["50"]
+        (pid,) = lab.node("pve1").check(["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]).split()
+        assert b":/system.slice" in lab.node("pve1").check(["cat", f"/proc/{pid.decode()}/cgroup"])
+
+
 def test_reset_makes_a_container_as_new(lab: Lab, as_new: Callable[[int], Any]) -> None:
     for vmid in (201, 210):
         container = as_new(vmid)
