@@ -17,6 +17,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_view import 
 
 # What a look costs besides nvidia-smi, on a node under load.
 _MARGIN_SECONDS = 60.0
+# The exchange ends a command that is silent for half a minute, which it is while only the node still answers.
+_NODE_SECONDS = 25.0
 _LEAST = {"nvidia_smi_timeout": 1, "memory_mib": 0, "interval": 0.1, "timeout": 0}
 
 
@@ -39,7 +41,7 @@ def ask(connection: Any, options: dict[str, Any]) -> tuple[dict[str, Any], View 
             raise OptionError(f"{name}: {options[name]:g} is too small, it must be at least {least:g}")
     timeout = float(options["nvidia_smi_timeout"])
     wanted = options["node_view"] and _in_container(connection)
-    view = View(SCRIPT, options["nvidia_smi"], timeout) if wanted else None
+    view = View(SCRIPT, options["nvidia_smi"], min(timeout, _NODE_SECONDS)) if wanted else None
     return params(options["nvidia_smi"], timeout), view
 
 
