@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import cgroups, cluster, instance, nodes, sshd
+from lab import cgroups, cluster, instance, nodes, rootfs, sshd
 from lab.api import Lab, LabError, bring_up
 from lab.system import wait_for
 
@@ -316,6 +316,24 @@ def test_another_port_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINOPS_LAB_SSH_PORT", "2022")
     works(bring_up(NAME))
     cluster.down(NAME)
+
+
+def test_a_build_that_fails_says_where_its_log_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    monkeypatch.setattr(rootfs, "CACHE", tmp_path)
+    monkeypatch.setattr(rootfs, "MIRRORS", (f"http://127.0.0.1:{port}/debian",))
+    monkeypatch.setattr(rootfs, "RECIPES", {"bookworm": rootfs.Recipe("bookworm", ("python3",))})
+    said: list[str] = []
+    for _ in range(2):
+        with pytest.raises(LabError, match="building the root of Debian bookworm failed; the whole log is") as failure:
+            rootfs.ensure(said.append)
+        (build,) = tmp_path.iterdir()  # the one before was cleared away
+        assert str(build / "log") in str(failure.value)
+    assert len(said) == 2
+    assert rootfs.missing() == ["bookworm"]
+    rootfs.purge()
+    assert not tmp_path.exists()
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
