@@ -247,10 +247,18 @@ def live_release(root: str, name: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def activations(store: Store) -> list[dict[str, Any]]:
-    """The activations of a project, oldest first, without those that never took effect."""
-    records = _activation_lines(store)
-    void = {record["void"] for record in records if "void" in record}
-    return [record for record in records if "void" not in record and record["activation"] not in void]
+    """The activations of a project, oldest first, without those that never took effect.
+
+    ``proved`` in a record says that it took effect for certain: it was noted after the rename.
+    """
+    lines = _activation_lines(store)
+    void = {line["void"] for line in lines if "void" in line}
+    proved = {line["proved"] for line in lines if "proved" in line}
+    return [
+        {**line, "proved": line["activation"] in proved}
+        for line in lines
+        if "activation" in line and line["activation"] not in void
+    ]
 
 
 def _activation_lines(store: Store) -> list[dict[str, Any]]:
@@ -268,7 +276,7 @@ def _activation_lines(store: Store) -> list[dict[str, Any]]:
             record = json.loads(line)
         except ValueError:  # the torn end of a write that was cut off
             continue
-        if isinstance(record, dict) and ("void" in record or "activation" in record):
+        if isinstance(record, dict):
             records.append(record)
     return records
 
@@ -278,8 +286,8 @@ def next_activation(store: Store) -> int:
     return 1 + max((record.get("activation", 0) for record in _activation_lines(store)), default=0)
 
 
-def append_activation(store: Store, record: dict[str, Any]) -> None:
-    """Add one line to the activations, on disk when this returns."""
+def append_activation(store: Store, record: dict[str, Any], lasting: bool = True) -> None:
+    """Add one line to the activations, on disk when this returns (unless it need not be ``lasting``)."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open("activations", flags, 0o644, dir_fd=store.home_fd)
     try:
@@ -287,7 +295,8 @@ def append_activation(store: Store, record: dict[str, Any]) -> None:
         torn = size and os.pread(fd, 1, size - 1) != b"\n"
         line = json.dumps(record, separators=(",", ":")) + "\n"
         write_all(fd, ("\n" * bool(torn) + line).encode("ascii"))
-        os.fsync(fd)
+        if lasting:
+            os.fsync(fd)
     finally:
         os.close(fd)
 

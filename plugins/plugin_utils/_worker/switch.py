@@ -75,7 +75,7 @@ def settle(store: Store) -> None:
         _record(store, live, None, {"kind": "found"})
     elif records and live != records[-1]["release"]:
         last = records[-1]
-        if last.get("from") == live:
+        if last.get("from") == live and not last["proved"]:
             append_activation(store, {"void": last["activation"], "time": now()})
         elif live:
             _record(store, live, last["release"], {"kind": "found"})
@@ -174,6 +174,7 @@ def _switch(scratch: Scratch, release: str, who: dict[str, Any]) -> int:
     os.symlink(f"releases/{release}", "current", dir_fd=scratch.fd)
     os.rename("current", "current", src_dir_fd=scratch.fd, dst_dir_fd=store.home_fd)
     os.fsync(store.home_fd)
+    append_activation(store, {"proved": number}, lasting=False)
     return number
 
 

@@ -24,6 +24,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store imp
 
 from tests.unit.releasing import (
     Controller,
+    Files,
     deploy,
     history,
     home,
@@ -39,8 +40,14 @@ from tests.unit.releasing import (
     write,
 )
 
-V1 = {"train.py": "import model\n", "model.py": "V = 1\n", "conf/a.yml": "a: 1\n", "run.sh": "echo 1\n", "empty": b""}
-V2 = {**V1, "model.py": "V = 2\n"}
+V1: Files = {
+    "train.py": "import model\n",
+    "model.py": "V = 1\n",
+    "conf/a.yml": "a: 1\n",
+    "run.sh": "echo 1\n",
+    "empty": b"",
+}
+V2: Files = {**V1, "model.py": "V = 2\n"}
 
 
 def test_the_layout_of_a_first_release(tmp_path: Path) -> None:
@@ -113,7 +120,7 @@ def test_the_same_release_again_is_used_again(tmp_path: Path) -> None:
 
 def test_names_come_and_go(tmp_path: Path) -> None:
     deploy(tmp_path, V1)
-    other = {"train.py": "import other\n", "other.py": "", "deep/er/x": "1", "hollow/": b""}
+    other: Files = {"train.py": "import other\n", "other.py": "", "deep/er/x": "1", "hollow/": b""}
     done = deploy(tmp_path, other)
     assert visible(tmp_path) == plain(other)
     assert sorted(os.listdir(tmp_path)) == [".trainops", "deep", "hollow", "other.py", "train.py"]
@@ -159,7 +166,13 @@ def test_a_mode_alone_makes_another_release(tmp_path: Path) -> None:
 # What was there before
 
 
-OLD = {"train.py": "by hand\n", "conf/a.yml": "a: 0\n", "conf/only_here": b"\0\1", "unrelated.txt": "u", "data/x": "d"}
+OLD: Files = {
+    "train.py": "by hand\n",
+    "conf/a.yml": "a: 0\n",
+    "conf/only_here": b"\0\1",
+    "unrelated.txt": "u",
+    "data/x": "d",
+}
 
 
 def adopt(root: Path) -> dict[str, Any]:

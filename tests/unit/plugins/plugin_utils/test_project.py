@@ -1,0 +1,379 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a project: what ships under which name, what is left out, what is refused, and what git says of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import project as module
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.git import WorkTree, parse_status
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import left_out
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import (
+    Project,
+    project_name,
+    read_bytes,
+    read_project,
+)
+
+from tests.unit.releasing import write
+
+
+def read(spec: Any, cwd: Path, **more: Any) -> Project:
+    return read_project(spec, more.pop("exclude", []), str(cwd), **more)
+
+
+def shipped(project: Project) -> dict[str, str]:
+    return {entry.path: entry.type for entry in project.files}
+
+
+def test_a_folder_means_what_is_in_it(tmp_path: Path) -> None:
+    write(tmp_path, {"dflash/scripts/train.py": "1", "dflash/scripts/pkg/m.py": "2"})
+    (tmp_path / "dflash/scripts/hollow").mkdir()
+    found = read("dflash/scripts", tmp_path)
+    assert shipped(found) == {"train.py": "file", "pkg": "dir", "pkg/m.py": "file", "hollow": "dir"}
+    assert found.name == "dflash"
+    assert found.files[-1].source == str(tmp_path / "dflash/scripts/train.py")
+    assert found.release_id == read(str(tmp_path / "dflash/scripts/"), Path("/")).release_id
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        ("a/x.py", {"x.py"}),
+        (["a", "b"], {"x.py", "deep", "deep/y.py", "z.py"}),
+        ([{"src": "a", "dest": "lib/a"}], {"lib", "lib/a", "lib/a/x.py", "lib/a/deep", "lib/a/deep/y.py"}),
+        (["b", {"src": "a/x.py", "dest": "tools/run.py"}], {"z.py", "tools", "tools/run.py"}),
+        (["b", {"src": "a/x.py", "dest": "tools/"}], {"z.py", "tools", "tools/x.py"}),
+        ({"src": "b", "dest": "./b"}, {"b", "b/z.py"}),
+    ],
+)
+def test_destinations(tmp_path: Path, spec: Any, paths: set[str]) -> None:
+    write(tmp_path, {"a/x.py": "1", "a/deep/y.py": "2", "b/z.py": "3"})
+    assert set(shipped(read(spec, tmp_path))) == paths
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("/data/dflash/scripts", "dflash"),
+        ("/data/dflash/src/", "dflash"),
+        ("/data/dflash", "dflash"),
+        ("proj", "proj"),
+        (".", "here"),
+        ("/data/dflash/code/train.py", "dflash"),
+        ([{"src": "/data/x-1"}, "/data/y"], "x-1"),
+    ],
+)
+def test_the_name_comes_from_the_folder_even_when_it_is_not_here(tmp_path: Path, spec: Any, name: str) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    assert project_name(spec, str(here)) == name
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("missing", "missing: No such file or directory: correct training_project"),
+        ([], "project is empty"),
+        ("", "is no path"),
+        ([3], "3 is no path"),
+        ([{"src": "a", "to": "b"}], "an entry has src and, if wanted, dest"),
+        ([{"src": "a", "dest": "/abs"}], "must be a relative path"),
+        ([{"src": "a", "dest": "x/../../y"}], "must be a relative path"),
+        ([{"src": "a", "dest": ".trainops/x"}], "must be a relative path"),
+        (["a", {"src": "b", "dest": "x.py"}], "clash: x.py would be file and folder"),
+        (["a", {"src": "b/z.py", "dest": "x.py"}], "clash: both would be x.py"),
+        ("only_left_out", "there is no file to release (1 left out, e.g. ansible.cfg: Ansible's settings)"),
+        ("a b", "cannot be a project's name: set name"),
+    ],
+)
+def test_what_cannot_be_a_project(tmp_path: Path, spec: Any, words: str) -> None:
+    write(tmp_path, {"a/x.py": "1", "b/z.py": "3", "only_left_out/ansible.cfg": "", "a b/x": "1"})
+    with pytest.raises(OptionError) as refused:
+        read(spec, tmp_path)
+    assert words in str(refused.value)
+
+
+def test_all_that_cannot_ship_is_named_at_once(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a.py": "1", "p/deep/b.py": "2"})
+    os.mkfifo(tmp_path / "p/pipe")
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(tmp_path / "p/sock"))
+    (tmp_path / "p/data").symlink_to("/mnt/data")
+    (tmp_path / "p/deep/up").symlink_to("../../other")
+    with pytest.raises(OptionError) as refused:
+        read("p", tmp_path)
+    text = str(refused.value)
+    for words in (
+        "p/pipe is a named pipe",
+        "p/sock is a socket",
+        "p/data is a link out of the project (to /mnt/data)",
+        "p/deep/up is a link out of the project (to ../../other)",
+        "training_exclude",
+        "training_shared",
+    ):
+        assert words in text
+    assert shipped(read("p", tmp_path, exclude=["pipe", "sock", "up"], shared=["data"])) == {
+        "a.py": "file",
+        "data": "shared",
+        "deep": "dir",
+        "deep/b.py": "file",
+    }
+
+
+def test_unreadable_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"p/a.py": "1", "p/b.py": "2"})
+    really_open = os.open
+
+    def refuse(path: str, *args: Any, **more: Any) -> int:
+        if str(path).endswith("b.py"):  # root, who runs the tests for the lab, may read every real file
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return really_open(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OptionError, match=r"b\.py: Permission denied: make it readable"):
+        read("p", tmp_path)
+
+
+def test_links_inside_are_kept(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a.py": "1", "p/deep/b.py": "2"})
+    (tmp_path / "p/latest").symlink_to("deep/b.py")
+    (tmp_path / "p/deep/up").symlink_to("../a.py")
+    targets = {entry.path: entry.target for entry in read("p", tmp_path).files if entry.type == "link"}
+    assert targets == {"latest": "deep/b.py", "deep/up": "../a.py"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [(0o644, 0o644), (0o664, 0o644), (0o600, 0o600), (0o755, 0o755), (0o775, 0o755), (0o700, 0o700), (0o4711, 0o755)],
+)
+def test_modes_mean_private_or_not_and_program_or_not(tmp_path: Path, mode: int, expected: int) -> None:
+    write(tmp_path, {"p/a": "1"})
+    (tmp_path / "p/a").chmod(mode)
+    assert read("p", tmp_path).files[0].mode == expected
+
+
+FILE, FOLDER, PROGRAM = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755, stat.S_IFREG | 0o755
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "why"),
+    [
+        ("train.py", FILE, None),
+        (".git", FOLDER, "version control"),
+        ("sub/.git", FILE, "version control"),
+        (".gitignore", FILE, "version control"),
+        ("pkg/__pycache__", FOLDER, "bytecode"),
+        ("m.pyc", FILE, "bytecode"),
+        ("deep/.env", FILE, "secrets"),
+        (".env.production", FILE, "secrets"),
+        ("environment.yml", FILE, None),
+        ("a.py~", FILE, "editor backup"),
+        (".a.py.swp", FILE, "editor backup"),
+        ("ansible.cfg", FILE, "Ansible's settings"),
+        ("deep/ansible.cfg", FILE, None),
+        ("inventory.yml", FILE, "inventory"),
+        ("inventory_lab.ini", FILE, "inventory"),
+        ("inventory", FOLDER, "inventory"),
+        ("inventory.py", FILE, None),
+        ("inventory.py", PROGRAM, "inventory"),
+        ("deep/inventory.yml", FILE, None),
+        ("hosts", FILE, "inventory"),
+        ("hosts.py", FILE, None),
+        ("group_vars", FOLDER, "inventory"),
+        ("deploy_training.yml", FILE, "playbook"),
+        ("rollback_training.yaml", FILE, "playbook"),
+        ("doctor.py", FILE, None),
+        ("notes.ipynb", FILE, "excluded by *.ipynb"),
+        ("deep/notes.ipynb", FILE, "excluded by *.ipynb"),
+        ("out", FOLDER, "excluded by out/"),
+        ("deep/out", FOLDER, "excluded by out/"),
+        ("out", FILE, None),
+        ("conf/local/a.yml", FILE, "excluded by conf/local/*"),
+        ("conf/b.yml", FILE, None),
+        ("root_only", FILE, "excluded by ./root_only"),
+    ],
+)
+def test_what_is_left_out(path: str, kind: int, why: str | None) -> None:
+    info = os.stat_result((kind, *[0] * 9))
+    assert left_out(path, info, ["*.ipynb", "out/", "conf/local/*", "./root_only"]) == why
+
+
+def test_environments_vaults_and_reasons(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "p/a.py": "1",
+            "p/env/pyvenv.cfg": "home = /usr",
+            "p/env/bin/python": "",
+            "p/secrets.yml": "$ANSIBLE_VAULT;1.1;AES256\n3166\n",
+            "p/data/big": "1",
+        },
+    )
+    found = read("p", tmp_path, shared=["data/"])
+    assert shipped(found) == {"a.py": "file", "data": "shared"}
+    assert found.ignored == [("data", "shared"), ("env", "virtual environment"), ("secrets.yml", "vault")]
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".trainops"])
+def test_shared_names_are_single_names(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {"p/a.py": "1"})
+    with pytest.raises(OptionError, match="must be a single name"):
+        read("p", tmp_path, shared=[name])
+
+
+def test_any_bytes_in_names(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path / "p")
+    os.mkdir(folder)
+    for name in (b"\xff\xfe", b"new\nline", "é".encode()):
+        with open(folder + b"/" + name, "wb") as stream:
+            stream.write(b"1")
+    found = read("p", tmp_path)
+    assert {os.fsencode(entry.path) for entry in found.files} == {b"\xff\xfe", b"new\nline", "é".encode()}
+    assert len(found.release_id) == 64
+
+
+def test_bytes_that_changed_are_noticed(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a": "one", "p/b": "two", "p/c": "three"})
+    a, b, c = read("p", tmp_path).files
+    assert b"".join(read_bytes(a)) == b"one"
+    write(tmp_path, {"p/a": "ONE", "p/b": "two and more"})
+    (tmp_path / "p/c").unlink()
+    for entry, words in ((a, "changed while it was sent"), (b, "changed while"), (c, "No such file")):
+        with pytest.raises(SourceChanged, match=words):
+            list(read_bytes(entry))
+
+
+def test_a_file_that_never_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"p/log": "x"})
+    real, calls = os.fstat, iter(range(100))
+
+    def fstat(fd: int) -> os.stat_result:
+        with (tmp_path / "p/log").open("a") as stream:
+            stream.write(str(next(calls)))
+        return real(fd)
+
+    monkeypatch.setattr(module.os, "fstat", fstat)
+    with pytest.raises(SourceChanged, match="keeps changing while it is read"):
+        read("p", tmp_path)
+
+
+# What git says
+
+
+def git(folder: Path, *argv: str) -> str:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *identity, *argv], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with the project in a folder of it, committed."""
+    write(
+        tmp_path,
+        {
+            "scripts/a.py": "1",
+            "scripts/pkg/b.py": "2",
+            "scripts/inventory.yml": "",
+            ".gitignore": "*.log\n/scripts/out/\n",
+            "README": "",
+        },
+    )
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    return tmp_path
+
+
+def test_the_commit_is_recorded(repository: Path) -> None:
+    found = read("scripts", repository)
+    assert (found.commit, found.dirty, found.warnings) == (git(repository, "rev-parse", "HEAD"), False, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "dirty"),
+    [
+        ({"scripts/a.py": "changed"}, True),
+        ({"scripts/new.py": "n"}, True),
+        ({"scripts/fresh/new.py": "n"}, True),
+        ({"README": "changed"}, False),
+        ({"scripts/inventory.yml": "not shipped"}, False),
+        ({"scripts/.env": "not shipped"}, False),
+        ({"scripts/run.log": "ignored"}, False),
+        ({"scripts/a.py": None}, True),
+    ],
+)
+def test_dirty_means_that_what_ships_differs(repository: Path, change: dict[str, str | None], dirty: bool) -> None:
+    for path, text in change.items():
+        if text is None:
+            (repository / path).unlink()
+        else:
+            write(repository, {path: text})
+    before = (repository / ".git" / "index").stat().st_mtime_ns
+    assert read("scripts", repository).dirty is dirty
+    assert (repository / ".git" / "index").stat().st_mtime_ns == before
+
+
+def test_what_gitignore_names_is_left_out(repository: Path) -> None:
+    write(repository, {"scripts/run.log": "l", "scripts/out/big.pt": "b", "scripts/pkg/x.log": "l"})
+    found = read("scripts", repository)
+    assert shipped(found) == {"a.py": "file", "pkg": "dir", "pkg/b.py": "file"}
+    assert [path for path, why in found.ignored if why == ".gitignore"] == ["out", "pkg/x.log", "run.log"]
+    assert "run.log" in shipped(read("scripts/run.log", repository))  # named by the user
+    assert "big.pt" in shipped(read("scripts/out", repository, name="x"))
+
+
+def test_a_repository_that_git_refuses_is_a_warning(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (repository / ".git" / "HEAD").write_text("nonsense")
+    found = read("scripts", repository)
+    assert (found.commit, found.dirty) == (None, None)
+    assert ".gitignore is not applied" in found.warnings[0]
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert "git is not installed" in read("scripts", repository).warnings[0]
+
+
+def test_a_folder_without_git_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"p/a": "1"})
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    found = read("p", tmp_path)
+    assert (found.commit, found.dirty, found.warnings) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix", "expected"),
+    [
+        ("# branch.oid (initial)\0# branch.head main\0", ".", WorkTree()),
+        (
+            "# branch.oid abc\0? p/x y\0! p/out/\0",
+            "p",
+            WorkTree("abc", frozenset(), frozenset({"x y"}), frozenset({"out"})),
+        ),
+        (
+            (
+                "# branch.oid abc\0"
+                "1 .M N... 100644 100644 100644 aa bb p/a b.py\0"
+                "2 R. N... 100644 100644 100644 aa bb R100 p/new\0p/old\0"
+                "u UU N... 100644 100644 100644 100644 aa bb cc p/c\0"
+            ),
+            "p",
+            WorkTree("abc", frozenset({"a b.py", "new", "old", "c"})),
+        ),
+        ("# branch.oid abc\0! build/\0", "build/out", WorkTree()),
+    ],
+)
+def test_reading_git_status(text: str, prefix: str, expected: WorkTree) -> None:
+    assert parse_status(text, prefix) == expected

@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What users are told of a release: the line, the files, the diff."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
+    check_options,
+    message,
+    progress_text,
+    released,
+    rolled_back,
+    sender,
+    size,
+)
+
+from tests.unit.releasing import deploy, params, roll_back, write
+
+
+def step(root: Path, project: Path, **more: Any) -> dict[str, Any]:
+    """The step's result, as the action returns it."""
+    found = read_project(str(project), [], "/")
+    files = {entry.path: Path(entry.source).read_bytes() for entry in found.files if entry.type == "file"}
+    asked = {**params(root, {}), "manifest": {"files": found.rows}, **more}
+    done = deploy(root, files, **{key: asked[key] for key in ("manifest", "check_mode", "want_diff")})
+    return released(found, done, asked["check_mode"])
+
+
+def test_the_lines_of_a_day(tmp_path: Path) -> None:
+    root, project = tmp_path / "root", tmp_path / "project"
+    write(root, {"train.py": "by hand\n"})
+    write(project, {"train.py": "t" * 41_000, "model.py": "m" * 20_000, "inventory.yml": ""})
+    predicted = step(root, project, check_mode=True)
+    done = step(root, project)
+    release = done["release_id"][:7]
+    at = f"at {root}, 1 added, 1 changed, 61 kB"
+    assert predicted["summary"] == f'{release} would go live {at} (what was there would be release "adopted")'
+    assert done["summary"] == f'{release} live {at}, sha256 proven (what was there is release "adopted")'
+    assert done["left_out"] == [{"path": "inventory.yml", "why": "inventory"}]
+    assert done["source"] == {"commit": None, "dirty": None}
+    assert [(file["path"], file["action"], file["size"], file["mode"]) for file in done["files"]] == [
+        ("model.py", "added", 20_000, "0644"),
+        ("train.py", "changed", 41_000, "0644"),
+    ]
+    assert step(root, project)["summary"] == f"{release} already live at {root}, nothing changed"
+    (root / "train.py").chmod(0o600)
+    assert step(root, project)["summary"] == f"{release} already live at {root}, put right: train.py"
+    (root / "train.py").write_text("edited\n")
+    line = f'{release} live at {root}, 1 changed, 41 kB, sha256 proven (what was edited there is release "edited")'
+    done = step(root, project)
+    assert done["summary"] == line
+    assert "was edited in the live release: train.py" in done["msg"]
+    back = rolled_back(roll_back(root, "adopted"), check_mode=False)
+    assert back["summary"] == f"adopted live again at {root}, 1 changed, 1 removed, sha256 proven (before: {release})"
+    assert back["source"] == {"commit": None, "dirty": None}
+    again = rolled_back(roll_back(root, release, check_mode=True), check_mode=True)
+    assert again["summary"] == f"{release} would go live at {root}, 1 added, 1 changed (before: adopted)"
+
+
+def test_diffs_show_text_as_text_and_all_else_by_size(tmp_path: Path) -> None:
+    root, project = tmp_path / "root", tmp_path / "project"
+    write(project, {"a.py": "old\n", "gone.py": "gone\n", "b.bin": b"\0\1"})
+    root.mkdir()
+    step(root, project)
+    write(project, {"a.py": "new\n", "b.bin": b"\0\1\2", "big.txt": "x" * 300_000, "new.py": "n\n"})
+    (project / "gone.py").unlink()
+    diff = {one["after_header"]: (one["before"], one["after"]) for one in step(root, project, want_diff=True)["diff"]}
+    assert diff == {
+        "a.py": ("old\n", "new\n"),
+        "b.bin": ("(no text to show)\n", "(3 B, no text to show)\n"),
+        "big.txt": ("", "(300 kB, no text to show)\n"),
+        "gone.py": ("gone\n", ""),
+        "new.py": ("", "n\n"),
+    }
+    back = rolled_back(roll_back(root, want_diff=True), check_mode=False)
+    assert ("new\n", "old\n") in [(one["before"], one["after"]) for one in back["diff"]]
+
+
+def test_a_long_list_is_cut_in_the_message() -> None:
+    files = [{"action": "added", "path": f"f{number}"} for number in range(25)]
+    text = message({"summary": "s", "files": files, "drift": [], "foreign": ["/x"]})
+    assert text.splitlines()[-2:] == ["… and 5 more", "belongs to nobody, kept: /x"]
+
+
+def test_the_worker_gets_nothing_that_the_project_does_not_have(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a.py": "1", "secret": "s"})
+    answer = sender(read_project(str(tmp_path / "p"), [], "/").files)
+    frames = list(answer({"files": ["a.py"]}))
+    assert [(frame.kind, frame.body) for frame in frames] == [("file", {"path": "a.py"}), ("end", {})]
+    for path in ("../secret", "/etc/passwd", "b.py"):
+        with pytest.raises(StepError, match="which the project does not have"):
+            list(answer({"files": [path]}))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"root": "relative", "keep_releases": 5}, "must be an absolute path in the container"),
+        ({"root": "/root", "keep_releases": 1}, "keep_releases: 1 is too few"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        check_options(options)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (61_234, "61 kB"), (1_500_000, "1.5 MB"), (5 * 10**9, "5.0 GB")],
+)
+def test_sizes(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_progress() -> None:
+    assert progress_text({"done": 5 * 10**7, "total": 3 * 10**8, "what": "bytes received"}, 10.2) == (
+        "50 MB of 300 MB received after 10 s"
+    )
+    copied = {"done": 3, "total": 500, "what": "files copied from the live release"}
+    assert progress_text(copied, 20) == "3 of 500 files copied from the live release after 20 s"
