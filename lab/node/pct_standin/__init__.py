@@ -3,7 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A stand-in for Proxmox VE's pct over real LXC: outputs, exit codes and failures as measured on pve-container 6.1.
 
-Standard library only, run by the node's own python3 inside the node's namespaces.
+Standard library only, run by the node's own python3 inside the node's namespaces. dataclasses and typing are left out:
+they would cost more than all else that a run of it does once the start-up time is switched off.
 
 main       what happens from the start of the process to its end
 commands   what each command does

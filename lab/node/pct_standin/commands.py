@@ -11,26 +11,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NoReturn
 
 from . import containers, tasks, transfer
 from .failure import Failure
 from .locks import config_lock
 from .options import EXTRA, Call, Syntax
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
 PM = "/usr/share/perl5/PVE/CLI/pct.pm"
 FILE_OPTIONS = {"user": "string", "group": "string", "perms": "string"}
 PATH = b"/sbin:/bin:/usr/sbin:/usr/bin"  # what the real one sets for itself, and so for what it starts
 
 
-@dataclass(frozen=True)
 class Context:
     """What a command may look at besides its own arguments."""
 
-    environment: dict[bytes, bytes]
-    fault: dict[str, Any]
+    def __init__(self, environment: dict[bytes, bytes], fault: dict[str, Any]) -> None:
+        self.environment = environment
+        self.fault = fault
 
 
 def status(call: Call, context: Context) -> None:
@@ -101,10 +103,6 @@ def exec_(call: Call, context: Context) -> NoReturn:
     os.execvpe("lxc-attach", [word.encode("utf-8", "replace") for word in argv], context.environment)
 
 
-def _wish(call: Call) -> transfer.Wish:
-    return transfer.Wish(call.options.get("perms"), call.options.get("user"), call.options.get("group"))
-
-
 def push(call: Call, context: Context) -> None:
     with config_lock(call.vmid, float(context.fault.get("held_lock", 0))):
         if not containers.running(call.vmid):
@@ -115,7 +113,8 @@ def push(call: Call, context: Context) -> None:
         def work() -> None:
             source = transfer.open_source(call.arguments["file"])
             containers.Entrance(pid, config.get("unprivileged") == "1").enter()
-            transfer.Copy(context.fault).run(source, transfer.create(call.arguments["destination"], _wish(call)))
+            destination = transfer.create(call.arguments["destination"], transfer.Wish(call.options))
+            transfer.copy(source, destination, context.fault)
 
         tasks.report(tasks.run("push_file", call.vmid, work))
 
@@ -128,9 +127,9 @@ def pull(call: Call, context: Context) -> None:
         unprivileged = os.stat(f"/proc/{pid}").st_uid != 0  # the real one does not look at the configuration
 
         def work() -> None:
-            destination = transfer.create(call.arguments["destination"], _wish(call))
+            destination = transfer.create(call.arguments["destination"], transfer.Wish(call.options))
             containers.Entrance(pid, unprivileged).enter()
-            transfer.Copy(context.fault).run(transfer.open_inside(call.arguments["path"]), destination)
+            transfer.copy(transfer.open_inside(call.arguments["path"]), destination, context.fault)
 
         tasks.report(tasks.run("pull_file", call.vmid, work))
 
@@ -173,12 +172,12 @@ def _change_state(kind: str, call: Call, argv: list[str], failed: str) -> None:
         raise Failure(text)
 
 
-@dataclass(frozen=True)
 class Command:
     """A command: how it is called and what it does."""
 
-    syntax: Syntax
-    run: Callable[[Call, Context], None]
+    def __init__(self, syntax: Syntax, run: Callable[[Call, Context], None]) -> None:
+        self.syntax = syntax
+        self.run = run
 
 
 COMMANDS = {

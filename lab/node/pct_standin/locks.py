@@ -11,10 +11,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
 
 from .failure import Failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 FOLDER = "/run/lock/lxc"
 TIMEOUT = 10.0

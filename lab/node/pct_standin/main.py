@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
 
 from . import commands, locale_, options, settings
 from .failure import Failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 NO_CLUSTER = "Unknown error -1"  # what a login that may not talk to the cluster file system is told
 

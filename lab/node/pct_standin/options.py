@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from .failure import Failure
 
@@ -15,13 +14,15 @@ TRUE = ("1", "on", "yes", "true")
 FALSE = ("0", "off", "no", "false")
 
 
-@dataclass(frozen=True)
 class Syntax:
     """How a command is called: its fixed arguments in order and its options, each "string" or "boolean"."""
 
-    name: str
-    arguments: tuple[str, ...] = ("vmid",)
-    options: dict[str, str] = field(default_factory=dict)
+    def __init__(
+        self, name: str, arguments: tuple[str, ...] = ("vmid",), options: dict[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.options = options or {}
 
     @property
     def usage(self) -> str:
@@ -33,14 +34,14 @@ class Syntax:
         return Failure(f"{before}400 {text}\n{self.usage}\n", 2)
 
 
-@dataclass(frozen=True)
 class Call:
     """A command line that was understood."""
 
-    vmid: int
-    arguments: dict[str, str]
-    options: dict[str, str]
-    extra: list[str]
+    def __init__(self, vmid: int, arguments: dict[str, str], options: dict[str, str], extra: list[str]) -> None:
+        self.vmid = vmid
+        self.arguments = arguments
+        self.options = options
+        self.extra = extra
 
 
 def understand(syntax: Syntax, argv: list[str]) -> Call:

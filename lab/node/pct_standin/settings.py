@@ -18,17 +18,21 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FILE = "/etc/trainops-lab/pct.json"
 STARTUP = 1.0
 
 
-@dataclass(frozen=True)
 class Settings:
-    startup: float
-    fault: dict[str, Any]
+    """The switches of one run: seconds of CPU for the start, and the faults that are on."""
+
+    def __init__(self, startup: float, fault: dict[str, Any]) -> None:
+        self.startup = startup
+        self.fault = fault
 
     def start_up(self) -> None:
         """Use the CPU for as long as Perl needs to load its modules: on a busy node it takes longer, as there."""

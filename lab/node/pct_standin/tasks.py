@@ -15,13 +15,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from .containers import node_name
 from .failure import Failure
 from .locale_ import garbled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 LOG = "/var/log/pve/tasks"
 INDEX_LIMIT = 50000  # bytes
@@ -32,11 +34,11 @@ class _Interrupted(Exception):
     """A signal came that ends the task; the text is the task's status."""
 
 
-@dataclass(frozen=True)
 class Task:
     """A task by its id (UPID), which names node, worker, start and what it is about."""
 
-    upid: str
+    def __init__(self, upid: str) -> None:
+        self.upid = upid
 
     @property
     def pid(self) -> int:
@@ -170,7 +172,7 @@ class _Known:
 
     def end(self, task: Task, status: str) -> None:
         ended = f"{int(time.time()):08X}"
-        self.running = [other for other in self.running if other != task]
+        self.running = [other for other in self.running if other.upid != task.upid]
         self.finished.insert(0, f"{task.upid} 1 {ended} {status}")
         self.history.append(f"{task.upid} {ended} {status}")
 

@@ -9,22 +9,25 @@ import contextlib
 import os
 import re
 import time
-from dataclasses import dataclass, field
-from typing import Any
 
 from .failure import Failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 SMALLEST = 1024  # the buffer sizes of Perl's File::Copy
 LARGEST = 2 * 1024 * 1024
 
 
-@dataclass(frozen=True)
 class Wish:
     """What was asked for a destination: each text as it was given, None when it was not."""
 
-    perms: str | None
-    user: str | None
-    group: str | None
+    def __init__(self, options: dict[str, str]) -> None:
+        self.perms = options.get("perms")
+        self.user = options.get("user")
+        self.group = options.get("group")
 
 
 def parse_perms(text: str) -> int:
@@ -83,32 +86,26 @@ def _umask() -> int:
     return mask
 
 
-def _change(change: Any, what: str) -> None:
+def _change(change: Callable[[], None], what: str) -> None:
     try:
         change()
     except OSError as error:
         raise Failure(f"failed to change file {what}: {error.strerror}\n") from None
 
 
-@dataclass
-class Copy:
-    """A copy between two descriptors whose failure nobody hears of."""
-
-    fault: dict[str, Any] = field(default_factory=dict)
-
-    def run(self, source: int, destination: int) -> None:
-        """Copy to the end of the source, or until the first failure."""
-        with contextlib.suppress(OSError):
-            size = os.fstat(source).st_size
-            left = int(self.fault.get("copy_bytes", -1))
-            size = min(size if size >= 512 else SMALLEST, LARGEST)
-            while left and (data := os.read(source, size if left < 0 else min(size, left))):
-                left -= len(data) if left > 0 else 0
-                _write(destination, data)
-                if "copy_rate" in self.fault:
-                    time.sleep(len(data) / float(self.fault["copy_rate"]))
-        with contextlib.suppress(OSError):
-            os.close(destination)
+def copy(source: int, destination: int, fault: dict[str, Any]) -> None:
+    """Copy to the end of the source, or until the first failure, of which nobody hears."""
+    with contextlib.suppress(OSError):
+        size = os.fstat(source).st_size
+        size = min(size if size >= 512 else SMALLEST, LARGEST)
+        left = int(fault.get("copy_bytes", -1))
+        while left and (data := os.read(source, size if left < 0 else min(size, left))):
+            left -= len(data) if left > 0 else 0
+            _write(destination, data)
+            if "copy_rate" in fault:
+                time.sleep(len(data) / float(fault["copy_rate"]))
+    with contextlib.suppress(OSError):
+        os.close(destination)
 
 
 def _write(descriptor: int, data: bytes) -> None:
