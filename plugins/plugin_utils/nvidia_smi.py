@@ -198,7 +198,7 @@ def _versions(text: str, kernel_module: str) -> str:
 def parse_gpus(text: str) -> tuple[list[GpuRow], list[str]]:
     """The GPUs of an answer to GPU_QUERY, and the warnings printed with them. Raises FormatError."""
     rows, warnings = _table(text, _GPU_COLUMNS)
-    return [_gpu(dict(zip((name for name, _ in _GPU_COLUMNS), row, strict=True))) for row in rows], warnings
+    return [_gpu(dict(zip((name for name, _unit in _GPU_COLUMNS), row, strict=True))) for row in rows], warnings
 
 
 def parse_apps(text: str) -> list[AppRow]:
