@@ -139,8 +139,12 @@ class Report:
 
 
 def read_report(stderr: bytes, nonce: str) -> tuple[Report, bytes]:
-    """Split stderr into our marked lines and the command's own bytes."""
+    """Split stderr into our marked lines and the command's own bytes.
+
+    What ssh and the login shell wrote before the way in was known is in ``Report.text`` alone.
+    """
     report = Report()
+    start = stderr.find(f"{nonce} enter ".encode("ascii"))
 
     def note(match: re.Match[bytes]) -> bytes:
         word, value = match[2].decode("ascii"), match[3].decode("utf-8", "replace")
@@ -153,6 +157,7 @@ def read_report(stderr: bytes, nonce: str) -> tuple[Report, bytes]:
         # The newline before a status line is ours: the command's output may end without one.
         return b"" if word == "status" else match[1]
 
-    own = re.sub(rb"(\n?)" + nonce.encode("ascii") + rb" ([a-z]+) ?([^\n]*)\n", note, stderr)
-    report.text = own.decode("utf-8", "replace")
+    marked = re.compile(rb"(\n?)" + nonce.encode("ascii") + rb" ([a-z]+) ?([^\n]*)\n")
+    before, own = marked.sub(note, stderr[: max(start, 0)]), marked.sub(note, stderr[max(start, 0) :])
+    report.text = (before + own).decode("utf-8", "replace")
     return report, own

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from pathlib import Path
 from typing import Any
 
 from ansible.inventory.manager import InventoryManager
@@ -16,23 +16,32 @@ from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 from ansible.vars.manager import VariableManager
 
-ROOT = Path(__file__).resolve().parents[2]
-INVENTORY = os.fspath(ROOT / "inventories" / "lab")
+from lab.api import open_lab
+
+
+@functools.cache
+def _plugins() -> None:
+    init_plugin_loader()
+
+
+def inventory() -> str:
+    """The path of the inventory of the lab that TRAINOPS_LAB selects."""
+    return os.fspath(open_lab().inventory)
 
 
 def host_variables(host: str, **more: Any) -> dict[str, Any]:
     """The variables of a host of the lab's inventory, with ``more`` over them."""
     loader = DataLoader()
-    inventory = InventoryManager(loader=loader, sources=[INVENTORY])
-    manager = VariableManager(loader=loader, inventory=inventory)
-    variables: dict[str, Any] = manager.get_vars(host=inventory.get_host(host))
+    hosts = InventoryManager(loader=loader, sources=[inventory()])
+    manager = VariableManager(loader=loader, inventory=hosts)
+    variables: dict[str, Any] = manager.get_vars(host=hosts.get_host(host))
     variables["inventory_hostname"] = host
     return {**variables, **more}
 
 
 def connect(host: str, **more: Any) -> Any:
     """The connection of ``host`` with the options of its variables (and ``more``), not yet used."""
-    init_plugin_loader()
+    _plugins()
     variables = host_variables(host, **more)
     connection = connection_loader.get("trainops.proxmox.pct", PlayContext())
     connection.set_options(var_options=variables)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import resource
 import subprocess
@@ -16,7 +17,9 @@ from pathlib import Path
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
-from tests.integration.connections import INVENTORY, connect
+from tests.integration.connections import connect, host_variables, inventory
+
+pytestmark = pytest.mark.usefixtures("quick_pct")
 
 HOSTS = ["ct200", "ct201", "ct210"]
 WAYS = ["lxc-attach", "pct"]
@@ -95,7 +98,7 @@ def test_files_of_any_name_go_in_and_out(name: str, way: str, tmp_path: Path) ->
     connection = connect("ct200", proxmox_enter=way)
     source, back = tmp_path / "source", tmp_path / "back"
     source.write_bytes(bytes(range(256)))
-    connection.exec_command("mkdir -p /root/journey")
+    connection.exec_command("rm -rf /root/journey; mkdir /root/journey")
     connection.put_file(str(source), f"/root/journey/{name}")
     connection.fetch_file(f"/root/journey/{name}", str(back))
     assert back.read_bytes() == source.read_bytes()
@@ -172,13 +175,14 @@ def test_a_login_with_sudo_for_everything_works(way: str) -> None:
 
 def test_sixty_four_hosts_of_one_node_all_succeed(tmp_path: Path) -> None:
     hosts = "\n".join(f"    many{n}:" for n in range(64))
+    address = host_variables("ct200")["ansible_host"]
     (tmp_path / "many.yml").write_text(
-        f"training:\n  hosts:\n{hosts}\n  vars:\n    ansible_host: 127.0.0.11\n    proxmox_vmid: 200\n"
+        f"training:\n  hosts:\n{hosts}\n  vars:\n    ansible_host: {address}\n    proxmox_vmid: 200\n"
     )
     command = [
         "ansible",
         "-i",
-        INVENTORY,
+        inventory(),
         "-i",
         str(tmp_path / "many.yml"),
         "many*",
@@ -194,3 +198,36 @@ def test_sixty_four_hosts_of_one_node_all_succeed(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("rc=0") == 64
+
+
+CONTENTS = {
+    "empty": b"",
+    "all bytes": bytes(range(256)),
+    "größe-日本": b"text\n",
+    "-dash `id` 'q'": b"\r\n\x00\xff",
+    "large": os.urandom(1 << 20) * 8,
+}
+
+
+@pytest.mark.parametrize("pipelining", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_conformance(way: str, pipelining: bool, tmp_path: Path) -> None:
+    source, back = tmp_path / "source", tmp_path / "back"
+    source.mkdir()
+    for name, data in CONTENTS.items():
+        (source / name).write_bytes(data)
+        (source / f"{name}.sha256").write_text(hashlib.sha256(data).hexdigest())
+    variables = {
+        "proxmox_enter": way,
+        "ansible_pipelining": pipelining,
+        "journey_source": str(source),
+        "journey_back": str(back),
+        "journey_files": list(CONTENTS),
+    }
+    journey = Path(__file__).with_name("journeys") / "conformance.yml"
+    playbook = Path(sys.executable).with_name("ansible-playbook")
+    command = [playbook, "-i", inventory(), "-e", json.dumps(variables), journey]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    for host in HOSTS:
+        assert {path.name: path.read_bytes() for path in (back / host).iterdir()} == CONTENTS

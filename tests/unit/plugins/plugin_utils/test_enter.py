@@ -112,9 +112,10 @@ def test_the_nodes_view_comes_beside_the_command(node: Node) -> None:
 
 
 def test_marked_lines_are_told_apart_from_the_commands_own_bytes() -> None:
-    stderr = f"warning\n{NONCE} enter lxc-attach\nno newline\n{NONCE} status 3\n{NONCE} left 0\n".encode()
+    stderr = f"of ssh\n{NONCE} enter lxc-attach\nno newline\n{NONCE} status 3\n{NONCE} left 0\n".encode()
     report, own = enter.read_report(stderr, NONCE)
-    assert own == b"warning\nno newline"
+    assert own == b"no newline"
+    assert report.text == "of ssh\nno newline"
     assert report.facts == {"enter": "lxc-attach", "status": "3", "left": "0"}
 
 
