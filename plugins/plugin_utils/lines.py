@@ -52,6 +52,8 @@ def failure(result: Mapping[str, Any]) -> tuple[str, list[str]]:
     message = _unwrapped(str(result.get("msg") or result.get("censored") or "")).splitlines()
     headline = str(result.get("summary") or (message[0] if message else "no message"))
     rest = message[1:] if message[:1] == [headline] else message
+    if len(rest) == 1 and rest[0] in headline:
+        rest = []
     if result.get("rc") is not None:
         headline = f"{headline} (exit {result['rc']})"
     for stream in ("stderr", "stdout", "module_stderr", "module_stdout"):

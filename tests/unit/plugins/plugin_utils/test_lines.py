@@ -55,6 +55,7 @@ def test_step_word_goes_by_the_full_name(action: str | None, word: str | None) -
         ({"summary": "1 problem", "msg": "a.py:1:2: bad\nb.py:3: no"}, "1 problem", ["a.py:1:2: bad", "b.py:3: no"]),
         # … which is not said twice.
         ({"summary": "no space", "msg": "no space"}, "no space", []),
+        ({"summary": "refused: a.py:1:2: bad", "msg": "a.py:1:2: bad"}, "refused: a.py:1:2: bad", []),
         ({"summary": "no space", "msg": "no space\nfree 3 MB"}, "no space", ["free 3 MB"]),
         # Other modules: the first line, then what was printed.
         ({"msg": "bad status", "rc": 3, "stderr": "e\n", "stdout": "o"}, "bad status (exit 3)", ["e", "o"]),
