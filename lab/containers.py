@@ -92,11 +92,11 @@ class Container:
         self.thaw()
         if self.state() != "STOPPED":
             self.node.check(["lxc-stop", "-k", "-n", str(self.vmid)])
+        self._sweep()
 
     def reset(self) -> None:
         """Make the container as new: its root without anything that was written to it, its declared state."""
-        self.stop()
-        self.node.run(["umount", self.root])
+        _lay_anew(self)
         ensure(self)
 
     def freeze(self) -> None:
@@ -184,11 +184,21 @@ def _prepare(container: Container) -> None:
     write(conf, pve_config(wanted), 0o640)
     write(container.folder / "etc/gpus.json", gpu_table(spec.container_gpus(wanted)))
     changed = write(container.folder / "generation", _generation(wanted) + "\n")
-    if changed or container.node.run(["mountpoint", "-q", container.root]).returncode:
-        container.stop()
-        container.node.run(["umount", container.root])
-        _lay_root(container)
-        _mount_root(container)
+    if changed or not _mounted(container):
+        _lay_anew(container)
+
+
+def _mounted(container: Container) -> bool:
+    return not container.node.run(["mountpoint", "-q", container.root]).returncode
+
+
+def _lay_anew(container: Container) -> None:
+    """Give the container a fresh root; it is stopped for that."""
+    container.stop()
+    if _mounted(container):
+        container.node.check(["umount", container.root])
+    _lay_root(container)
+    _mount_root(container)
 
 
 def _generation(wanted: spec.ContainerSpec) -> str:
