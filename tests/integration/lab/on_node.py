@@ -196,6 +196,33 @@ def interrupted_exec(job: dict[str, Any]) -> dict[str, Any]:
     return {"attach": attach, "status": status, "left": left}
 
 
+def hung_exec(job: dict[str, Any]) -> dict[str, Any]:
+    """A `pct exec … echo hi` in a frozen container: what it is once its child has got in, and whether it has ended."""
+    argv = ["pct", "exec", str(job["ct"]), "--", "echo", "hi"]
+    null = subprocess.DEVNULL  # the frozen child would keep a pipe open
+    process = subprocess.Popen(argv, env=ENVIRONMENT, stdin=null, stdout=null, stderr=null)
+    group = f"/lxc/{job['ct']}"
+    until(lambda: any(group in groups(child) for child in children(process.pid)), "the child of lxc-attach")
+    attach, status = command_line(process.pid), process.poll()
+    process.kill()
+    process.wait(DEADLINE)
+    return {"attach": attach, "status": status}
+
+
+def groups(pid: int) -> str:
+    """The control groups of a process, "" when it is gone."""
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8") as stream:
+            return stream.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def task_index(job: dict[str, Any]) -> str:
+    with open("/var/log/pve/tasks/index", encoding="utf-8") as stream:
+        return stream.read()
+
+
 def pending(pid: int) -> bool:
     """Whether a signal waits to be handled by a process."""
     with open(f"/proc/{pid}/status", encoding="utf-8") as stream:
