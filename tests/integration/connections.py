@@ -6,22 +6,16 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import Any
 
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
-from ansible.plugins.loader import connection_loader, init_plugin_loader
+from ansible.plugins.loader import connection_loader
 from ansible.vars.manager import VariableManager
 
 from lab.api import open_lab
-
-
-@functools.cache
-def _plugins() -> None:
-    init_plugin_loader()
 
 
 def inventory() -> str:
@@ -41,7 +35,6 @@ def host_variables(host: str, **more: Any) -> dict[str, Any]:
 
 def connect(host: str, **more: Any) -> Any:
     """The connection of ``host`` with the options of its variables (and ``more``), not yet used."""
-    _plugins()
     variables = host_variables(host, **more)
     connection = connection_loader.get("trainops.proxmox.pct", PlayContext())
     connection.set_options(var_options=variables)

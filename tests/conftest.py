@@ -1,0 +1,16 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ansible's finder of collections must be in place before anything of a collection is imported.
+
+Python finds the collection without it too, but then Ansible never loads its metadata and no plugin of it.
+"""
+
+from __future__ import annotations
+
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+
+if AnsibleCollectionConfig.collection_finder is None:
+    init_plugin_loader()
