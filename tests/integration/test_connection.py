@@ -226,7 +226,7 @@ def test_conformance(way: str, pipelining: bool, tmp_path: Path) -> None:
     }
     journey = Path(__file__).with_name("journeys") / "conformance.yml"
     playbook = Path(sys.executable).with_name("ansible-playbook")
-    command = [playbook, "-i", inventory(), "-e", json.dumps(variables), journey]
+    command = [str(playbook), "-i", inventory(), "-e", json.dumps(variables), str(journey)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     for host in HOSTS:
