@@ -372,9 +372,5 @@ def _beside(gpu: Gpu, evidence: _Evidence) -> str:
 
 def _not_shown(gpu: Gpu) -> str:
     said = gpu.row.odd.get("memory.used", "") if gpu.row else ""
-    mig = (
-        " MIG is on: memory is shown for each MIG device, select those by their UUIDs."
-        if gpu.row and gpu.row.mig
-        else ""
-    )
-    return f"nvidia-smi shows {said or 'nothing'!r} in place of the memory in use.{mig}"
+    mig = " (MIG is on, where it is shown for each MIG device alone)" if gpu.row and gpu.row.mig else ""
+    return f"nvidia-smi shows {said or 'nothing'!r} in place of the memory in use{mig}"

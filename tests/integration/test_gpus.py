@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import nvidia_smi
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import look
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import info_result
 
 from lab.api import Lab, open_lab
-from tests.integration.connections import inventory
+from tests.integration.connections import connect, inventory
 from tests.integration.steps import run_step
 
 INFO = "trainops.proxmox.gpu_info"
@@ -33,10 +36,10 @@ def lab() -> Lab:
     return open_lab()
 
 
-@pytest.fixture
-def info(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """The result of gpu_info on one host."""
-    return lambda host="ct200", **options: run_step(tmp_path, INFO, options, inventory(), host)[host]
+def info(host: str = "ct200", **options: Any) -> dict[str, Any]:
+    """What gpu_info returns for a host: over its real connection, without the seconds that a playbook takes."""
+    defaults = {"nvidia_smi": "nvidia-smi", "nvidia_smi_timeout": 30, "node_view": True, "memory_mib": 64}
+    return info_result(look(connect(host), {**defaults, "python": None, **options}))
 
 
 @pytest.fixture
@@ -78,7 +81,7 @@ def test_every_container_shows_its_own_gpus(lab: Lab, tmp_path: Path) -> None:
         assert result["summary"] == f"{len(expected)} of {len(expected)} idle, 0 MiB each, no holder"
 
 
-def test_a_hold_from_another_container_is_named_by_the_node(lab: Lab, info: Callable[..., dict[str, Any]]) -> None:
+def test_a_hold_from_another_container_is_named_by_the_node(lab: Lab) -> None:
     with lab.hold(201, gpu=1, mib=2048):
         result = info()
         assert busy(result) == [5]
@@ -107,7 +110,7 @@ def hold_started(lab: Lab, pid: int) -> float:
     return float(lab.node("pve1").check(["stat", "-c", "%Y", f"/proc/{pid}"]))
 
 
-def test_a_job_without_memory_yet_is_seen_by_the_node_alone(lab: Lab, info: Callable[..., dict[str, Any]]) -> None:
+def test_a_job_without_memory_yet_is_seen_by_the_node_alone(lab: Lab) -> None:
     with lab.hold(201, gpu=0):
         result = info()
         assert busy(result) == [4]
@@ -119,7 +122,7 @@ def test_a_job_without_memory_yet_is_seen_by_the_node_alone(lab: Lab, info: Call
         assert busy(info("ct201", node_view=False)) == [0]
 
 
-def test_a_process_of_the_node_itself_is_a_holder(lab: Lab, info: Callable[..., dict[str, Any]]) -> None:
+def test_a_process_of_the_node_itself_is_a_holder(lab: Lab) -> None:
     with lab.hold("pve1", gpu=2, mib=300):
         result = info()
         assert busy(result) == [2]
@@ -128,13 +131,13 @@ def test_a_process_of_the_node_itself_is_a_holder(lab: Lab, info: Callable[..., 
         assert "held by the node's pid " in result["summary"]
 
 
-def test_another_node_does_not_matter(lab: Lab, info: Callable[..., dict[str, Any]]) -> None:
+def test_another_node_does_not_matter(lab: Lab) -> None:
     with lab.hold(210, gpu=0, mib=300):
         assert busy(info()) == []
         assert busy(info("ct210")) == [0]
 
 
-def test_from_inside_memory_of_others_counts_and_has_no_name(lab: Lab, info: Callable[..., dict[str, Any]]) -> None:
+def test_from_inside_memory_of_others_counts_and_has_no_name(lab: Lab) -> None:
     with lab.hold(201, gpu=1, mib=2048):
         result = info(node_view=False)
     assert busy(result) == [5]
@@ -207,9 +210,7 @@ def test_an_option_that_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize("hang", [True, "hard"])
-def test_an_nvidia_smi_that_hangs_is_unknown_and_the_node_is_shown(
-    lab: Lab, info: Callable[..., dict[str, Any]], hang: bool | str
-) -> None:
+def test_an_nvidia_smi_that_hangs_is_unknown_and_the_node_is_shown(lab: Lab, hang: bool | str) -> None:
     with fault(lab, 200, hang=hang), lab.hold(201, gpu=1, mib=2048):
         result = info(nvidia_smi_timeout=1)
     assert causes(result) == {("unknown", "timeout")}
@@ -243,22 +244,22 @@ def test_an_nvidia_smi_that_hangs_is_unknown_and_the_node_is_shown(
     ],
 )
 def test_what_cannot_be_read_with_certainty_is_unknown_and_never_idle(
-    lab: Lab, idle: Callable[..., dict[str, Any]], what: dict[str, Any], cause: str, words: str
+    lab: Lab, what: dict[str, Any], cause: str, words: str
 ) -> None:
     with fault(lab, 200, **what):
-        result = idle(timeout=0)
-    assert (result["failed"], result["code"], result["idle"]) == (True, "gpus-unknown", False)
+        result = info()
     assert causes(result) == {("unknown", cause)}
-    assert words in result["msg"]
+    assert words in result["table"]
 
 
 def test_a_lasting_failure_is_not_waited_for(lab: Lab, idle: Callable[..., dict[str, Any]]) -> None:
     with fault(lab, 200, exit=255, stdout="Failed to initialize NVML: Unknown Error\n"):
         result = idle(timeout=600)
-    assert (result["failed"], result["looks"]) == (True, 1)
+    assert (result["failed"], result["code"], result["looks"]) == (True, "gpus-unknown", 1)
+    assert "Restart the container" in result["msg"]
 
 
-def test_a_slow_nvidia_smi_is_told_with_the_known_causes(lab: Lab, info: Callable[..., dict[str, Any]]) -> None:
+def test_a_slow_nvidia_smi_is_told_with_the_known_causes(lab: Lab) -> None:
     with fault(lab, 200, delay=5.2, match="query-gpu", values={"persistence_mode": "Disabled"}):
         result = info()
     assert result["seconds"] > 5
@@ -266,7 +267,7 @@ def test_a_slow_nvidia_smi_is_told_with_the_known_causes(lab: Lab, info: Callabl
     assert causes(result) == {("idle", None)}
 
 
-def test_holders_are_found_though_the_nodes_nvidia_smi_hangs(lab: Lab, info: Callable[..., dict[str, Any]]) -> None:
+def test_holders_are_found_though_the_nodes_nvidia_smi_hangs(lab: Lab) -> None:
     with fault(lab, None, hang="hard"), lab.hold(201, gpu=1, mib=2048):
         result = info(nvidia_smi_timeout=2)
     assert busy(result) == [5]
@@ -275,7 +276,7 @@ def test_holders_are_found_though_the_nodes_nvidia_smi_hangs(lab: Lab, info: Cal
     assert any(warning.startswith("on the node: nvidia-smi did not answer") for warning in result["warnings"])
 
 
-def test_the_path_of_nvidia_smi_can_be_set(lab: Lab, info: Callable[..., dict[str, Any]]) -> None:
+def test_the_path_of_nvidia_smi_can_be_set(lab: Lab) -> None:
     container = lab.container(200)
     assert container.run(["sh", "-c", f"mkdir -p /opt/gpu && cp {SMI} /opt/gpu/smi"]).returncode == 0
     try:
@@ -309,6 +310,28 @@ def test_a_login_that_may_only_enter_containers_says_what_it_cannot_see(lab: Lab
     assert result["gpus"][5]["processes"][0]["vmid"] == 201
     assert "sudo -n does not allow sh" in result["view_reason"]
     assert "as seen from inside" in result["summary"]
+
+
+def test_the_controllers_own_gpus_are_read_without_a_container(tmp_path: Path) -> None:
+    header = nvidia_smi.GPU_QUERY.partition("=")[2].replace(",", ", ").replace("memory.total", "memory.total [MiB]")
+    for name, unit in (("memory.used", "MiB"), ("memory.free", "MiB"), ("utilization.gpu", "%")):
+        header = header.replace(name, f"{name} [{unit}]")
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(
+        "#!/bin/sh\n"
+        "case $1 in --query-compute*) echo 'gpu_uuid, pid, used_gpu_memory [MiB], process_name'; exit ;; esac\n"
+        f"echo '{header}'\n"
+        "echo '0, GPU-1, 00000000:18:00.0, 100 MiB, 5 MiB, 95 MiB, 0 %, 30, [N/A], Enabled, 580.1, NVIDIA H200'\n"
+    )
+    tool.chmod(0o755)
+    options = {"nvidia_smi": str(tool)}
+    result = run_step(tmp_path, INFO, options, "localhost,", "localhost", connection="local")["localhost"]
+    assert [(gpu["uuid"], gpu["verdict"]) for gpu in result["gpus"]] == [("GPU-1", "idle")]
+    assert (result["view"], result["view_reason"]) == ("inside", "the node was not asked")
+    tool.unlink()
+    missing = run_step(tmp_path, INFO, options, "localhost,", "localhost", connection="local")["localhost"]
+    assert (missing["failed"], missing["code"]) == (True, "not-found")
+    assert f"there is no {tool}: set nvidia_smi" in missing["msg"]
 
 
 def as_user(folder: Path, user: str) -> dict[str, Any]:

@@ -124,6 +124,7 @@ class Child:
                     (os.POSIX_SPAWN_DUP2, write_end, 1),
                     (os.POSIX_SPAWN_DUP2, write_end, 2),
                 ],
+                setsigdef=[signal.SIGPIPE],  # Python ignores it, and a child would inherit that
             )
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
