@@ -368,6 +368,7 @@ def explain(error: OSError, root: str) -> WorkerError:
     fixes: dict[int | None, tuple[str, str]] = {
         errno.ENOSPC: ("no-space", "free space or inodes on its file system"),
         errno.EDQUOT: ("no-space", "the quota is used up: free space or raise it"),
+        errno.EXDEV: ("os", "it is part of an image below an overlay file system: copy it in place, or move it away"),
         errno.EROFS: ("read-only", "its file system is mounted read-only: remount it, or choose another training_root"),
         errno.EACCES: ("denied", f"the worker runs as uid {os.geteuid()}: give it the right, or use another login"),
         errno.EPERM: ("denied", f"the worker runs as uid {os.geteuid()} and may not: look at owner and attributes"),

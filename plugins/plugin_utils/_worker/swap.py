@@ -11,7 +11,7 @@ import os
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
 _NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
-_UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP)
+_UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV)
 
 
 def exchange(first_folder: int, first: str, second_folder: int, second: str) -> bool:
