@@ -293,6 +293,9 @@ class _Reader(threading.Thread):
             if self.frames.qsize() > 1000:
                 self._give_up("more answers than were asked for")
             self.frames.put(frame)
+            if kind in ("result", "error"):
+                # The worker is done and beats no more; the node's view may take longer.
+                self._silent_after = self._deadline
 
 
 def _send(stream: Any, frame: Frame) -> None:
