@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,11 +20,11 @@ from typing import Any
 
 import trainops
 
+from . import example
 from .api import Lab, bring_up
 from .errors import LabError
 from .show import Show, ShowError
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 CONTAINERS = (200, 201, 210)
 HOSTS = tuple(f"ct{vmid}" for vmid in CONTAINERS)
 SCRIPTS = ("dflash_model.py", "train_dflash_pipeline.py")
@@ -71,10 +70,7 @@ def _stage() -> Iterator[tuple[Show, Lab]]:
             _write(lab, vmid, f"/root/{name}", content)
     print(f"   lab {lab.instance.name} is up; in each of {', '.join(HOSTS)}: {' and '.join(BY_HAND)}, copied by hand")
     with tempfile.TemporaryDirectory(prefix="trainops-demo-") as temporary:
-        folder = Path(temporary) / "examples" / "dflash"
-        shutil.copytree(REPOSITORY / "examples" / "dflash", folder)
-        (Path(temporary) / "inventories").mkdir()
-        (Path(temporary) / "inventories" / "lab").symlink_to(lab.inventory.parent)
+        folder = example.copy(Path(temporary) / "dflash", lab)
         try:
             yield Show(folder, "examples/dflash"), lab
         finally:
@@ -172,7 +168,7 @@ def rolled_back(show: Show, lab: Lab) -> None:
     edited = _local(show)
     output = show.run("trainops", "rollback")
     show.claim("the release from before the edit is live", output.count("live again") == len(HOSTS), output)
-    original = {name: (REPOSITORY / "examples" / "dflash" / name).read_bytes() for name in SCRIPTS}
+    original = {name: (example.EXAMPLE / name).read_bytes() for name in SCRIPTS}
     show.claim("which differs from the edited one", original != edited)
     _same_bytes(show, lab, "those from before the edit", original)
     show.run("ansible-playbook", "trainops.proxmox.rollback_training", "-e", "training_rollback_to=adopted")
