@@ -151,8 +151,8 @@ problems:
   elements: dict
   contains:
     file: {description: Path in the project., type: str}
-    line: {description: Line, from 1., type: int}
-    column: {description: Column, from 1., type: int}
+    line: {description: Line; the first is 1., type: int}
+    column: {description: Column; the first is 1., type: int}
     severity: {description: V(error) or V(warning)., type: str}
     code:
       description: >-

@@ -85,7 +85,9 @@ def _file_problems(
 ) -> list[dict[str, Any]]:
     outcomes = [(item, resolver.troubles(path, item)) for item in imports if item.when != NEVER]
     failing = {item.guard for item, troubles in outcomes if troubles}
-    helped = {item.fallback for item, _ in outcomes} - {item.fallback for item, troubles in outcomes if troubles}
+    helped = {item.fallback for item, _troubles in outcomes} - {
+        item.fallback for item, troubles in outcomes if troubles
+    }
     found = []
     for item, troubles in outcomes:
         # The handler of a `try` runs only if an import in its body failed; a handler that works settles the matter.
@@ -129,7 +131,11 @@ class Resolver:
             if not found:
                 return []
             first = first or found
-        return first
+        top, *rest = item.module.split(".")
+        for hit in self._far_hits(path, top) if item.level == 0 else ():
+            if not self._target_troubles(path, self._descend(hit, top, rest), item):
+                return []
+        return first or [self._nowhere(top)]
 
     def _target_troubles(self, path: str, target: Hit | Trouble | None, item: Import) -> list[Trouble]:
         if target is None:
@@ -150,33 +156,31 @@ class Resolver:
         top, *rest = module.split(".")
         if self._outside.is_fixed(top):
             return [None]
-        firm, loose = self._hits(["", *self._search], top), self._hits(self._loose_bases(path, top), top)
-        firm_regular, loose_regular = ([hit for hit in hits if hit.kind != NAMESPACE] for hits in (firm, loose))
-        # A folder without __init__.py comes after everything else of its name, wherever that is.
+        firm, near = self._hits(["", *self._search], top), self._near_hits(path, top)
+        regular = [[hit for hit in hits if hit.kind != NAMESPACE] for hits in (firm, near)]
         installed = self._outside.kind(top)
-        candidates: list[Hit | None] = [*firm_regular]
-        if not firm_regular and installed in (PACKAGE, MODULE):
-            candidates.append(None)
-        candidates += loose_regular
-        candidates = candidates or [*firm, *loose] or ([None] if installed else [])
-        if not candidates:
-            return [self._nowhere(top)]
-        return [self._descend(hit, top, rest) if hit else self._outside_module(module) for hit in candidates]
+        found: list[Hit | None] = [*regular[0]]
+        if not found and installed in (PACKAGE, MODULE):
+            found.append(None)
+        found += regular[1]
+        # A folder without __init__.py comes after everything else of its name, wherever that is.
+        found = found or [*firm, *near] or ([None] if installed else [])
+        return [self._descend(hit, top, rest) if hit else self._outside_module(module) for hit in found]
 
     def _hits(self, folders: Iterable[str], top: str) -> list[Hit]:
-        return [hit for folder in folders for hit in [self._tree.step(folder, top)] if hit]
+        return [hit for folder in dict.fromkeys(folders) for hit in [self._tree.step(folder, top)] if hit]
 
-    def _loose_bases(self, path: str, top: str) -> list[str]:
-        """Folders that are on sys.path when a script in them is the one started, or if the program puts them there."""
-        folder = os.path.dirname(path)
-        bases = [folder]
-        while folder:
-            folder = os.path.dirname(folder)
-            bases.append(folder)
-        if self._changes_path:
-            bases += self._tree.folders_with(top)
-        firm = {"", *self._search}
-        return [base for base in dict.fromkeys(bases) if base not in firm]
+    def _near_hits(self, path: str, top: str) -> list[Hit]:
+        """In the file's own folder, for a script that is started, and above it, for what such a script imports."""
+        own, *above = _folders_of(path)
+        hits = self._hits([own, *(folder for folder in above if not self._tree.package(folder))], top)
+        # A file that wraps a module of its own name means the other one.
+        return [hit for hit in hits if hit.path != path]
+
+    def _far_hits(self, path: str, top: str) -> list[Hit]:
+        """Where a module is looked for only to give the benefit of the doubt."""
+        above = [folder for folder in _folders_of(path)[1:] if self._tree.package(folder)]
+        return self._hits(above + (self._tree.folders_with(top) if self._changes_path else []), top)
 
     def _relative(self, path: str, level: int, module: str) -> Hit | Trouble | None:
         folder = os.path.dirname(path)
@@ -210,7 +214,7 @@ class Resolver:
         missing = self._outside.missing_part(module)
         if not missing:
             return None
-        parent, _, name = missing.rpartition(".")
+        parent, _dot, name = missing.rpartition(".")
         return Trouble("no-module", f"the installed {parent} seems to have no module {name}", certain=False)
 
     def _nowhere(self, top: str) -> Trouble:
@@ -223,10 +227,11 @@ class Resolver:
     def _beside(self, path: str, top: str) -> list[Trouble]:
         """A module that only the file's own package folder holds is found when that file is the one started."""
         folder = os.path.dirname(path)
-        if not folder or not self._tree.package(folder) or self._changes_path:
+        beside = self._tree.step(folder, top) if folder and self._tree.package(folder) else None
+        if beside is None or self._changes_path or self._outside.kind(top):
             return []
-        others = self._hits(["", *self._search, *self._loose_bases(folder, top)], top)
-        if others or not self._tree.step(folder, top) or self._outside.kind(top):
+        others = [*self._hits(["", *self._search], top), *self._near_hits(path, top), *self._far_hits(path, top)]
+        if any(hit.path != beside.path for hit in others):
             return []
         text = f"{top} is beside this file, which Python finds only when it starts this file itself"
         return [Trouble("no-module", f"{text}: write `from . import {top}`", certain=False)]
@@ -255,6 +260,9 @@ class Resolver:
         facts = self._facts.get(hit.path)
         if facts is None or name in facts["names"]:
             return None
+        # The usual way to export lazily: the name stands there for readers, __getattr__ brings it.
+        if facts.get("dynamic") == "__getattr__" and (name in facts.get("only", ()) or name in facts.get("all", ())):
+            return None
         if name in facts.get("only", {}):
             return f"it binds it only under `{facts['only'][name]}`"
         reasons = [self._star_lacks(hit, star, name, seen | {hit.path}) for star in facts.get("stars", ())]
@@ -274,8 +282,7 @@ class Resolver:
                 return f"it imports * from {text}"
             if target.path in seen:
                 continue
-            exported = (self._facts.get(target.path) or {}).get("all")
-            public = name in exported if exported is not None else not name.startswith("_")
+            public = _is_exported(self._facts.get(target.path) or {}, name)
             why = self._lacks(target, name, seen)
             if why != "":
                 return why if public else ""
@@ -294,6 +301,21 @@ class Resolver:
         modules = [] if hit.folder is None else self._tree.names_in(hit.folder)
         near = _near(name, [*facts.get("names", ()), *modules])
         return near or (f" ({elsewhere[0]} has it)" if elsewhere else "")
+
+
+def _is_exported(facts: dict[str, Any], name: str) -> bool:
+    """Whether a star import brings the name, if the module has it."""
+    if facts.get("open"):
+        return True
+    return name in facts["all"] if "all" in facts else not name.startswith("_")
+
+
+def _folders_of(path: str) -> list[str]:
+    """The folder of a file and those above it, the project's own ('') last."""
+    folders = [os.path.dirname(path)]
+    while folders[-1]:
+        folders.append(os.path.dirname(folders[-1]))
+    return folders
 
 
 def _no_parent(level: int, module: str) -> str:
@@ -315,7 +337,7 @@ def _near(name: str, candidates: Iterable[str]) -> str:
     if key not in _NEAR:
         import difflib  # only a failing check pays for it
 
-        close = difflib.get_close_matches(name, key[1], n=2, cutoff=0.7)
+        close = difflib.get_close_matches(name, key[1], n=2, cutoff=0.75)
         _NEAR[key] = f" (did you mean {' or '.join(close)}?)" if close else ""
     return _NEAR[key]
 

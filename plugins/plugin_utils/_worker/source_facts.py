@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _PARSE_ONLY = 0x400  # ast.PyCF_ONLY_AST
 _COMPILE_ERRORS = (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError)
 _IMPORT_ERRORS = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
-_DYNAMIC_TEXT = re.compile(rb"\b(?:globals|vars|locals)\s*\(\s*\)|\bexec\s*\(|\bsys\s*\.\s*modules\b")
+_DYNAMIC_TEXT = re.compile(rb"\b(?:globals|vars|locals)\s*\(\s*\)|\b(?:exec|setattr)\s*\(|\bsys\s*\.\s*modules\b")
+_CATCHERS = ("suppress", "raises", "assertRaises")
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")
 _LONE_CR = re.compile(rb"\r(?!\n)")
 
@@ -47,7 +48,7 @@ def read_source(path: str, data: bytes) -> dict[str, Any]:
 
     - names: names bound at module level
     - only: {name: why} names that are bound only where an importer never comes by
-    - all: the strings of `__all__`
+    - all: the strings of `__all__`; open: true when it has more than can be seen
     - stars: [[level, module]] star imports at module level
     - dynamic: what may bind names that cannot be seen, such as `__getattr__`
     - imports: [[line, column, level, module, names or null, when, guard, fallback]]: `names` is null for
@@ -97,7 +98,8 @@ def _refusal(data: bytes, exc: BaseException) -> Unreadable:
         before = data[: data.index(b"\0")]
         return Unreadable(_lines(before) + 1, len(before) - _line_start(before) + 1, message)
     if isinstance(exc, SyntaxError):
-        kind = "" if type(exc) is SyntaxError else f"{type(exc).__name__}: "
+        name = type(exc).__name__  # IndentationError and TabError say more than their messages
+        kind = "" if name == "SyntaxError" else f"{name}: "
         line = exc.lineno or _coding_line(data)
         return Unreadable(line, exc.offset or 1, kind + message)
     return Unreadable(1, 1, f"{type(exc).__name__}: {message}")
@@ -161,6 +163,8 @@ class _Reader:
         self._sets: list[tuple[str, str]] = []
         self._stars: list[list[Any]] = []
         self._all: list[str] | None = None
+        self._seen_all = 0
+        self._mentions_all = data.count(b"__all__")
         self._dynamic = ""
         self._tries = 0
         self._walrus = b":=" in data
@@ -191,8 +195,8 @@ class _Reader:
 
     def read(self, tree: Any) -> dict[str, Any]:
         self._body(tree.body, _Place())
-        if self._maybe_dynamic and not self._dynamic:
-            self._dynamic = next((why for node in _walk(tree) for why in [_dynamic_call(node)] if why), "")
+        if self._maybe_dynamic:
+            self._read_dynamic(tree)
         if "__getattr__" in self._names:
             self._dynamic = "__getattr__"
         facts: dict[str, Any] = {"names": sorted(self._names), "imports": list(self._imports.values())}
@@ -202,6 +206,7 @@ class _Reader:
             ("only", only),
             ("all", self._all),
             ("stars", self._stars),
+            ("open", self._mentions_all > self._seen_all),
             ("dynamic", self._dynamic),
             ("sets", sets),
             ("path", self._path),
@@ -209,6 +214,16 @@ class _Reader:
             if value:
                 facts[key] = value
         return facts
+
+    def _read_dynamic(self, tree: Any) -> None:
+        for node in _walk(tree):
+            self._dynamic = self._dynamic or _dynamic_call(node)
+            if type(node).__name__ == "Call" and _last_name(node.func) == "setattr" and len(node.args) == 3:
+                owner, name = getattr(node.args[0], "id", ""), getattr(node.args[1], "value", None)
+                if isinstance(name, str):
+                    self._sets.append((owner, name))
+                elif owner in self._aliases:
+                    self._dynamic = self._dynamic or "setattr()"
 
     def _body(self, statements: Iterable[Any], place: _Place) -> None:
         for node in statements:
@@ -292,6 +307,7 @@ class _Reader:
         texts = [text for text in strings if isinstance(text, str)]
         if parts is None or len(texts) != len(strings):
             return
+        self._seen_all += 1
         before = self._all or [] if type(node).__name__ == "AugAssign" else []
         self._all = [*before, *texts]
 
@@ -324,7 +340,7 @@ class _Reader:
             if item.optional_vars is not None:
                 self._bind_target(item.optional_vars, place)
             call = item.context_expr
-            if type(call).__name__ == "Call" and _last_name(call.func) == "suppress" and _catches_imports(call.args):
+            if type(call).__name__ == "Call" and _last_name(call.func) in _CATCHERS and _catches_imports(call.args):
                 self._tries += 1
                 guard = self._tries
         self._body(node.body, place.inside(guard=guard))

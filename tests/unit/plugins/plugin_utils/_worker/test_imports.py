@@ -74,6 +74,16 @@ RESOLVES: dict[str, dict[str, str]] = {
         "b.py": "from c import *\n",
         "c.py": "__all__ = ['_x']\n_x = 1\n",
     },
+    "star import of what is added to __all__": {
+        "a.py": "from b import x, _y\n",
+        "b.py": "from c import *\n",
+        "c.py": "from d import *\n__all__ = []\n__all__.extend(dir())\n",
+        "d.py": "x = 1\n_y = 1\n__all__ = ['x'] + ['_y']\n",
+    },
+    "a package that imports from itself by its full name": {
+        "p/__init__.py": "from p.p import x\nimport p.p\n",
+        "p/p.py": "x = 1\n",
+    },
     "names that every module has": {"a.py": "from b import __name__, __file__, __doc__\n", "b.py": ""},
     "conditional definitions": {
         "a.py": "from b import x, y, z\n",
@@ -114,6 +124,11 @@ RESOLVES: dict[str, dict[str, str]] = {
         "a.py": "import sys\nsys.path.insert(0, 'lib')\nfrom m import x\n",
         "lib/m.py": "x = 1\n",
     },
+    "names that a package exports lazily": {
+        "a.py": "from p import X, Y\n",
+        "p/__init__.py": "__all__ = ['X']\ndef __getattr__(n): ...\nif TYPE_CHECKING:\n    from .q import Y\n",
+        "p/q.py": "Y = 1\n",
+    },
     "a package at the top": {
         "__init__.py": "x = 1\n",
         "a.py": "from . import x, b\nfrom .b import y\n",
@@ -128,6 +143,7 @@ def test_resolves(name: str) -> None:
 
 
 NO_PARENT = "relative import at the project's top level, where a file has no parent package"
+NOT_ON_PATH = "of the project, which is not on Python's path unless the run sets it"
 BESIDE = "beside this file, which Python finds only when it starts this file itself"
 
 BROKEN: dict[str, tuple[dict[str, str], list[str]]] = {
@@ -184,6 +200,10 @@ BROKEN: dict[str, tuple[dict[str, str], list[str]]] = {
         {"a.py": "try:\n    import nowhere\nexcept ImportError:\n    import elsewhere\n"},
         ["a.py:2:5: warning: no nowhere", "a.py:4:5: no elsewhere"],
     ),
+    "a file is not what it imports under its own name": (
+        {"p/__init__.py": "", "p/nowhere.py": "from nowhere.x import y\n"},
+        [f"p/nowhere.py:1:1: warning: nowhere is in p/ {NOT_ON_PATH}"],
+    ),
     "under the main guard": (
         {"a.py": "if __name__ == '__main__':\n    import nowhere\n"},
         ["a.py:2:5: no nowhere"],
@@ -239,7 +259,7 @@ BROKEN: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "elsewhere in the project": (
         {"a.py": "import m\n", "src/m.py": ""},
-        ["a.py:1:1: warning: m is in src/ of the project, which is not on Python's path unless the run sets it"],
+        [f"a.py:1:1: warning: m is in src/ {NOT_ON_PATH}"],
     ),
     "beside a file of a package": (
         {"p/__init__.py": "", "p/a.py": "import b\n", "p/b.py": ""},

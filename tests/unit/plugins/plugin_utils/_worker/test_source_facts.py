@@ -158,6 +158,7 @@ def test_names_that_an_importer_never_gets(text: str, only: dict[str, str] | Non
         ),
         ("try:\n    import a\nexcept:\n    pass\n", [[2, 5, 0, "a", None, "always", 1, 0]]),
         ("with contextlib.suppress(ImportError):\n    import a\n", [[2, 5, 0, "a", None, "always", 1, 0]]),
+        ("with pytest.raises(ImportError):\n    import a\n", [[2, 5, 0, "a", None, "always", 1, 0]]),
         ("with suppress(KeyError):\n    import a\n", [[2, 5, 0, "a", None, "always", 0, 0]]),
         ("try:\n    def f():\n        import a\nexcept ImportError: pass\n", [[3, 9, 0, "a", None, "sometimes", 0, 0]]),
     ],
@@ -173,6 +174,8 @@ def test_imports_and_their_conditions(text: str, imports: list[list[Any]]) -> No
         ("globals()['a'] = 1\n", "globals()"),
         ("def f():\n    vars()['a'] = 1\n", "vars()"),
         ("exec('a = 1')\n", "exec()"),
+        ("def f(n):\n    from p import me\n    setattr(me, n, 1)\nsetattr(args, n, 2)\n", "setattr()"),
+        ("setattr(args, n, 2)\n", None),
         ("import sys\nsys.modules[__name__] = x\n", "sys.modules"),
         ("a = vars(args)\nb.exec(1)\n# globals()\n'exec(1)'\n", None),
     ],
@@ -203,9 +206,11 @@ def test_the_rest() -> None:
     )
     assert found["stars"] == [[0, "a"], [1, "b"]]
     assert found["all"] == ["x", "y"]
+    assert facts("__all__ = ['x']\n__all__.append(y)\n")["open"] is True
     assert found["sets"] == ["late"]
+    assert facts("import m\nsetattr(m, 'late', 1)\nsetattr(q, 'other', 2)\n")["sets"] == ["late"]
     assert found["path"] is True
-    assert not {"all", "stars", "sets", "path", "only", "dynamic", "warnings"} & set(facts("x = 1\n"))
+    assert not {"all", "open", "stars", "sets", "path", "only", "dynamic", "warnings"} & set(facts("x = 1\n"))
 
 
 def test_warnings_of_the_compiler() -> None:
