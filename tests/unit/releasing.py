@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import history as past
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import release, rollback, store
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
 
@@ -138,7 +139,7 @@ def write(root: Path, files: Files) -> None:
 
 def history(root: Path, name: str = "demo") -> list[dict[str, Any]]:
     with store.open_store(str(root), name, create=False) as opened:
-        return store.activations(opened)
+        return past.activations(opened)
 
 
 def live(root: Path, name: str = "demo") -> str | None:

@@ -14,10 +14,11 @@ import os
 import posixpath
 
 from .channel import WorkerError
+from .history import activations
 from .look import Look, describe
 from .scratch import DISPLACED, Scratch, fresh
-from .stage import Tree, check_space, copier
-from .store import ADOPTED, EDITED, Store, activations, lstat
+from .stage import Tree, copier
+from .store import ADOPTED, EDITED, Store, check_space, lstat
 from .swap import exchange
 
 TYPE_CHECKING = False
@@ -51,7 +52,7 @@ def copy_visible(scratch: Scratch, seen: Look) -> Tree:
     finally:
         if live >= 0:
             os.close(live)
-    tree.settle()
+    tree.seal()
     return tree
 
 
@@ -67,7 +68,7 @@ def _copy(tree: Tree, path: str, entry: dict[str, Any], folder: int, plain: bool
 
 
 def _copy_file(tree: Tree, path: str, entry: dict[str, Any], folder: int) -> None:
-    for _try in range(_TRIES):
+    for _attempt in range(_TRIES):
         if tree.add_file(path, entry, copier(folder, path)):
             return
         info = lstat(folder, path)

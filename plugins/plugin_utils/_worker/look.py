@@ -117,9 +117,8 @@ def _mend(tree: int, path: str, mode: int, mtime: int) -> None:
 
 def describe(folder: int, path: str, info: os.stat_result) -> dict[str, Any] | None:
     """What is at ``path`` as a manifest's entry, with owner and time; None for what no release can hold."""
-    entry: dict[str, Any] = {"mode": stat.S_IMODE(info.st_mode), "uid": info.st_uid, "gid": info.st_gid}
     if stat.S_ISDIR(info.st_mode):
-        return dict(entry, type="dir")
+        return {"type": "dir", "mode": stat.S_IMODE(info.st_mode), "uid": info.st_uid, "gid": info.st_gid}
     if stat.S_ISLNK(info.st_mode):
         target = os.readlink(path, dir_fd=folder)
         return {"type": "link", "target": target, "original": target}
@@ -127,10 +126,14 @@ def describe(folder: int, path: str, info: os.stat_result) -> dict[str, Any] | N
         return None
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
+        info = os.fstat(fd)  # of what is read, not of what was there a moment ago
+        if not stat.S_ISREG(info.st_mode):
+            return None
         size, sha256 = digest(fd)
     finally:
         os.close(fd)
-    return dict(entry, type="file", size=size, sha256=sha256, mtime_ns=info.st_mtime_ns)
+    entry = {"mode": stat.S_IMODE(info.st_mode), "uid": info.st_uid, "gid": info.st_gid, "mtime_ns": info.st_mtime_ns}
+    return {"type": "file", "size": size, "sha256": sha256, **entry}
 
 
 def plain_files(store: Store, names: list[str]) -> dict[str, dict[str, Any]]:
@@ -184,7 +187,22 @@ class Look:
 
     def to_keep(self) -> bool:
         """Whether something is visible that no release holds."""
-        return not self.untouched() and bool(self.visible())
+        return not self.untouched() and bool(self.visible()) and not self.is_kept()
+
+    def is_kept(self) -> bool:
+        """Whether the live release has all plain files already: a run that ended while it adopted them left both."""
+        if self.verdict.drift or not self.plain:
+            return False
+        below = tuple(name + "/" for name in self.names.plain)
+        kept = {
+            path: entry
+            for path, entry in self.verdict.files.items()
+            if path in self.names.plain or path.startswith(below)
+        }
+        return kept.keys() == self.plain.keys() and all(
+            all(kept[path].get(key) == entry.get(key) for key in ("type", "sha256", "original"))
+            for path, entry in self.plain.items()
+        )
 
     def visible(self) -> dict[str, dict[str, Any]]:
         """The files that a reader of the root sees now under the names of the project."""

@@ -10,11 +10,15 @@ import os
 import stat
 
 from .channel import WorkerError
-from .store import HOME, Store, live_release, lstat, project_names
+from .lock import Lock
+from .store import HOME, Store, live_release, lstat, project_names, tops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+_ROOT_LOCK_SECONDS = 60.0
 
 
 class Names:
@@ -135,6 +139,11 @@ def _unescape(field: str) -> str:
     return field
 
 
+def root_lock(store: Store, who: str) -> Lock:
+    """The lock under which links in the root change, for all projects there."""
+    return Lock(store.home_fd, "../.lock", os.path.join(store.root, HOME, ".lock"), who, _ROOT_LOCK_SECONDS)
+
+
 def add_links(store: Store, names: list[str]) -> None:
     """Make the links of names that are new in the root. Raises WorkerError when one appeared meanwhile."""
     for name in names:
@@ -157,3 +166,14 @@ def share(store: Store, files: dict[str, dict[str, Any]]) -> None:
     for name, entry in files.items():
         if entry["type"] == "shared" and lstat(store.root_fd, name) is None:
             os.mkdir(name, 0o755, dir_fd=store.root_fd)
+
+
+def mend_links(store: Store, files: dict[str, dict[str, Any]], who: str) -> None:
+    """Put the links in the root right for a release that is live already."""
+    with root_lock(store, who):
+        shared = {path for path, entry in files.items() if entry["type"] == "shared"}
+        names = look_at_names(store, tops(files), shared)
+        add_links(store, names.missing)
+        share(store, files)
+        remove_links(store, names.stale)
+        os.fsync(store.root_fd)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 
+from .history import activations
 from .scratch import RETIRED, Scratch, retire
-from .store import ADOPTED, activations, lstat, releases
+from .store import ADOPTED, lstat, releases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,11 +16,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .switch import Switched
-
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEXT_BYTES = 256 * 1024
 _ALL_TEXT_BYTES = 4 * 1024 * 1024
+
+
+class Switched:
+    """What a deploy or rollback did.
+
+    activation: the number of what is live now; adopted: the release that keeps what was there; received: bytes from the
+    controller; pruned: ids of removed releases; foreign: paths in removed trees that nobody listed.
+    """
+
+    def __init__(self) -> None:
+        self.activation = 0
+        self.adopted: str | None = None
+        self.received = 0
+        self.pruned: list[str] = []
+        self.foreign: list[str] = []
 
 
 def result(

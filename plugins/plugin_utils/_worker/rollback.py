@@ -10,23 +10,23 @@ import os
 
 from .adopt import new_name
 from .channel import WorkerError
+from .history import activations, next_number, settle
 from .lock import Lock
 from .look import look
-from .report import read_text, result, texts
+from .names import mend_links
+from .report import Switched, read_text, result, texts
 from .scratch import Scratch, clean
 from .store import (
     Store,
-    activations,
     guarded,
     live_id,
     manifest_of,
-    next_activation,
     open_store,
     project_names,
     releases,
     short_id,
 )
-from .switch import Switched, Target, go_live, mend_links, require_intact, settle
+from .switch import Target, go_live, require_intact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
             mend_links(store, files, params["who"])
     else:
         require_intact(store, release, content=True)
-        switched.activation = next_activation(store) + seen.to_keep()
+        switched.activation = next_number(store) + seen.to_keep()
         switched.adopted = new_name(store, seen) if seen.to_keep() else None
         if not params["check_mode"]:
             with Scratch(store) as scratch:

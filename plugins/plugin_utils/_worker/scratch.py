@@ -7,10 +7,23 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 
-from .store import ADOPTED, EDITED, Store, activations, digest_at, live_id, lstat, make_folder, manifest_of, releases
+from .history import activations
+from .store import (
+    ADOPTED,
+    EDITED,
+    Store,
+    digest_at,
+    live_id,
+    lstat,
+    make_folder,
+    manifest_of,
+    releases,
+    write_all,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +34,7 @@ SCRATCH = ".stage-"
 DISPLACED = "displaced"
 RETIRED = "retired"
 KEPT = "kept"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -79,6 +93,20 @@ class Scratch:
     def __exit__(self, *_exc: object) -> None:
         os.close(self.fd)
         discard(self.store, self.name)
+
+
+def write_manifest(scratch: Scratch, release: str, manifest: dict[str, Any]) -> None:
+    """Put a manifest beside the releases, whole or not at all, on disk when this returns."""
+    temporary = f"{release}.json"
+    fd = os.open(temporary, _NEW, 0o644, dir_fd=scratch.fd)
+    try:
+        os.fchmod(fd, 0o644)
+        write_all(fd, json.dumps(manifest, separators=(",", ":")).encode("ascii"))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(temporary, temporary, src_dir_fd=scratch.fd, dst_dir_fd=scratch.store.releases_fd)
+    os.fsync(scratch.store.releases_fd)
 
 
 def clean(store: Store) -> None:

@@ -11,13 +11,11 @@ the root, the tree of a release that was replaced, and single links and files on
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 
-from .channel import WorkerError
 from .scratch import Scratch
-from .store import Store, content_mtime, digest, shared_target, signature, write_all
+from .store import content_mtime, digest, shared_target, signature, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +41,6 @@ class Tree:
         os.mkdir(name, 0o755, dir_fd=scratch.fd)
         self.fd = os.open(name, _FOLDER, dir_fd=scratch.fd)
         os.fchmod(self.fd, 0o755)
-
-    def close(self) -> None:
-        os.close(self.fd)
 
     def add_folder(self, path: str, entry: dict[str, Any]) -> None:
         """Make a folder; its mode is set when everything is in it."""
@@ -87,8 +82,8 @@ class Tree:
         self.files[path] = dict(entry, signature=signature(os.fstat(fd)))
         self.bytes += entry["size"]
 
-    def settle(self) -> None:
-        """Set the folders' modes and bring everything to the disk."""
+    def seal(self) -> None:
+        """Set the folders' modes and bring everything to the disk; nothing can be added afterwards."""
         folders = sorted(path for path, entry in self.files.items() if entry["type"] == "dir")
         for path in reversed(folders):
             entry = self.files[path]
@@ -100,6 +95,7 @@ class Tree:
                 os.close(fd)
         sync_all(self.fd, [path for path, entry in self.files.items() if entry["type"] == "file"])
         sync_all(self.fd, [*folders, "."])
+        os.close(self.fd)
 
 
 def _own(fd: int, entry: dict[str, Any]) -> None:
@@ -183,7 +179,7 @@ def sync_all(folder: int, paths: list[str]) -> None:
             except OSError as error:
                 errors.append(error)
 
-    helpers = [threading.Thread(target=work) for _ in range(min(_SYNC_THREADS, len(paths) // 4))]
+    helpers = [threading.Thread(target=work) for _number in range(min(_SYNC_THREADS, len(paths) // 4))]
     for helper in helpers:
         helper.start()
     work()
@@ -199,36 +195,3 @@ def _sync(folder: int, path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def write_manifest(scratch: Scratch, release: str, manifest: dict[str, Any]) -> None:
-    """Put a manifest beside the releases, whole or not at all, on disk when this returns."""
-    temporary = f"{release}.json"
-    fd = os.open(temporary, _NEW, 0o644, dir_fd=scratch.fd)
-    try:
-        os.fchmod(fd, 0o644)
-        write_all(fd, json.dumps(manifest, separators=(",", ":")).encode("ascii"))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(temporary, temporary, src_dir_fd=scratch.fd, dst_dir_fd=scratch.store.releases_fd)
-    os.fsync(scratch.store.releases_fd)
-
-
-def check_space(store: Store, size: int, count: int) -> None:
-    """Raise WorkerError("no-space") unless ``count`` more files of ``size`` bytes in all fit where the releases are."""
-    info = os.fstatvfs(store.root_fd)
-    needed = size + (count + 16) * info.f_frsize
-    free = info.f_bavail * info.f_frsize
-    fix = f"free space there, or lower training_keep_releases (old releases are in {store.path('releases')})"
-    if needed > free:
-        raise WorkerError(
-            "no-space",
-            f"{store.root} has {free / 1e6:.1f} MB free, the release needs {needed / 1e6:.1f} MB: {fix}",
-            needed=needed,
-            free=free,
-        )
-    if info.f_files and count + 16 > info.f_favail:
-        raise WorkerError(
-            "no-space", f"{store.root} has {info.f_favail} inodes free, the release needs {count + 16}: {fix}"
-        )

@@ -246,61 +246,6 @@ def live_release(root: str, name: str) -> tuple[str, dict[str, Any]] | None:
         return (release, manifest) if release and manifest else None
 
 
-def activations(store: Store) -> list[dict[str, Any]]:
-    """The activations of a project, oldest first, without those that never took effect.
-
-    ``proved`` in a record says that it took effect for certain: it was noted after the rename.
-    """
-    lines = _activation_lines(store)
-    void = {line["void"] for line in lines if "void" in line}
-    proved = {line["proved"] for line in lines if "proved" in line}
-    return [
-        {**line, "proved": line["activation"] in proved}
-        for line in lines
-        if "activation" in line and line["activation"] not in void
-    ]
-
-
-def _activation_lines(store: Store) -> list[dict[str, Any]]:
-    if not store.exists():
-        return []
-    try:
-        fd = os.open("activations", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=store.home_fd)
-    except FileNotFoundError:
-        return []
-    with open(fd, encoding="utf-8", errors="replace") as stream:
-        lines = stream.read().split("\n")
-    records = []
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:  # the torn end of a write that was cut off
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-    return records
-
-
-def next_activation(store: Store) -> int:
-    """The number of the next activation; numbers are never used twice."""
-    return 1 + max((record.get("activation", 0) for record in _activation_lines(store)), default=0)
-
-
-def append_activation(store: Store, record: dict[str, Any], lasting: bool = True) -> None:
-    """Add one line to the activations, on disk when this returns (unless it need not be ``lasting``)."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open("activations", flags, 0o644, dir_fd=store.home_fd)
-    try:
-        size = os.fstat(fd).st_size
-        torn = size and os.pread(fd, 1, size - 1) != b"\n"
-        line = json.dumps(record, separators=(",", ":")) + "\n"
-        write_all(fd, ("\n" * bool(torn) + line).encode("ascii"))
-        if lasting:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def now() -> str:
     """The time as the activations and manifests write it, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -361,6 +306,25 @@ def shared_target(name: str) -> str:
 def tops(files: dict[str, dict[str, Any]]) -> set[str]:
     """The top-level names of a manifest's files that are linked in the root (shared names are not)."""
     return {path.partition("/")[0] for path, entry in files.items() if entry["type"] != "shared"}
+
+
+def check_space(store: Store, size: int, count: int) -> None:
+    """Raise WorkerError("no-space") unless ``count`` more files of ``size`` bytes in all fit where the releases are."""
+    info = os.fstatvfs(store.root_fd)
+    needed = size + (count + 16) * info.f_frsize
+    free = info.f_bavail * info.f_frsize
+    fix = f"free space there, or lower training_keep_releases (old releases are in {store.path('releases')})"
+    if needed > free:
+        raise WorkerError(
+            "no-space",
+            f"{store.root} has {free / 1e6:.1f} MB free, the release needs {needed / 1e6:.1f} MB: {fix}",
+            needed=needed,
+            free=free,
+        )
+    if info.f_files and count + 16 > info.f_favail:
+        raise WorkerError(
+            "no-space", f"{store.root} has {info.f_favail} inodes free, the release needs {count + 16}: {fix}"
+        )
 
 
 def explain(error: OSError, root: str) -> WorkerError:

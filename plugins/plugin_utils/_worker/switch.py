@@ -10,30 +10,18 @@ import os
 
 from .adopt import copy_visible, displace, new_name
 from .channel import WorkerError
-from .lock import Lock
+from .history import append, record
 from .look import Look, look, verify
-from .names import add_links, look_at_names, remove_links, share
-from .scratch import RETIRED, Scratch, retire
-from .stage import Tree, write_manifest
-from .store import (
-    FORMAT,
-    Store,
-    activations,
-    append_activation,
-    live_id,
-    lstat,
-    next_activation,
-    now,
-    short_id,
-    tops,
-)
+from .names import add_links, remove_links, root_lock, share
+from .report import Switched
+from .scratch import RETIRED, Scratch, retire, write_manifest
+from .stage import Tree
+from .store import FORMAT, Store, live_id, lstat, now, short_id
 from .swap import exchange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-ROOT_LOCK_SECONDS = 60.0
 
 
 class Target:
@@ -52,35 +40,6 @@ class Target:
         self.manifest = manifest or {}
 
 
-class Switched:
-    """What a deploy or rollback did.
-
-    activation: the number of what is live now; adopted: the release that keeps what was there; received: bytes from the
-    controller; pruned: ids of removed releases; foreign: paths in removed trees that nobody listed.
-    """
-
-    def __init__(self) -> None:
-        self.activation = 0
-        self.adopted: str | None = None
-        self.received = 0
-        self.pruned: list[str] = []
-        self.foreign: list[str] = []
-
-
-def settle(store: Store) -> None:
-    """Bring the activations in line with what is live, after a run that ended between the two. Needs the lock."""
-    records = activations(store)
-    live = live_id(store)
-    if not records and live:
-        _record(store, live, None, {"kind": "found"})
-    elif records and live != records[-1]["release"]:
-        last = records[-1]
-        if last.get("from") == live and not last["proved"]:
-            append_activation(store, {"void": last["activation"], "time": now()})
-        elif live:
-            _record(store, live, last["release"], {"kind": "found"})
-
-
 def go_live(scratch: Scratch, target: Target, who: dict[str, Any]) -> Switched:
     """Make ``target`` live. At every instant readers see what was there or all of the new release, nothing else.
 
@@ -88,10 +47,15 @@ def go_live(scratch: Scratch, target: Target, who: dict[str, Any]) -> Switched:
     names in the root are not free.
     """
     store, switched = scratch.store, Switched()
-    with Lock(store.home_fd, "../.lock", f"{store.root}/.trainops/.lock", str(who.get("who")), ROOT_LOCK_SECONDS):
+    with root_lock(store, str(who["who"])):
         seen = look(store, target.files, repair=False)
         if seen.to_keep():
             switched.adopted = _adopt(scratch, seen, who)
+        elif seen.names.plain:
+            switched.adopted = seen.live
+        if seen.names.plain:
+            displace(scratch, seen.names.plain)
+            os.fsync(store.root_fd)
         if target.tree:
             switched.foreign = _publish(scratch, target)
         else:
@@ -118,17 +82,6 @@ def require_intact(store: Store, release: str, content: bool = False) -> None:
         )
 
 
-def mend_links(store: Store, files: dict[str, dict[str, Any]], who: str) -> None:
-    """Put the links in the root right for a release that is live already."""
-    with Lock(store.home_fd, "../.lock", f"{store.root}/.trainops/.lock", who, ROOT_LOCK_SECONDS):
-        shared = {path for path, entry in files.items() if entry["type"] == "shared"}
-        names = look_at_names(store, tops(files), shared)
-        add_links(store, names.missing)
-        share(store, files)
-        remove_links(store, names.stale)
-        os.fsync(store.root_fd)
-
-
 def new_manifest(release: str, files: dict[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
     """A manifest as it lies beside a release."""
     return {"format": FORMAT, "id": release, "created": now(), "files": files, **more}
@@ -139,9 +92,6 @@ def _adopt(scratch: Scratch, seen: Look, who: dict[str, Any]) -> str:
     tree = copy_visible(scratch, seen)
     _publish(scratch, Target(release, tree.files, tree, new_manifest(release, tree.files)))
     _switch(scratch, release, dict(who, kind="adopt", commit=None, dirty=None))
-    if seen.names.plain:
-        displace(scratch, seen.names.plain)
-        os.fsync(scratch.store.root_fd)
     return release
 
 
@@ -170,15 +120,9 @@ def _publish(scratch: Scratch, target: Target) -> list[str]:
 def _switch(scratch: Scratch, release: str, who: dict[str, Any]) -> int:
     """Record the activation, then make it true by one rename; :func:`settle` strikes a record that never came true."""
     store = scratch.store
-    number = _record(store, release, live_id(store), who)
+    number = record(store, release, live_id(store), who)
     os.symlink(f"releases/{release}", "current", dir_fd=scratch.fd)
     os.rename("current", "current", src_dir_fd=scratch.fd, dst_dir_fd=store.home_fd)
     os.fsync(store.home_fd)
-    append_activation(store, {"proved": number}, lasting=False)
-    return number
-
-
-def _record(store: Store, release: str, before: str | None, who: dict[str, Any]) -> int:
-    number = next_activation(store)
-    append_activation(store, {"activation": number, "release": release, "from": before, "time": now(), **who})
+    append(store, {"proved": number}, lasting=False)
     return number

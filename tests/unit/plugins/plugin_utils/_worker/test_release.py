@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import stat
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import names, stage
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import names, store
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import content_mtime, release_id
 
@@ -266,6 +267,34 @@ def test_without_exchange_in_the_file_system(tmp_path: Path, monkeypatch: pytest
     roll_back(tmp_path, "adopted")
     assert visible(tmp_path) == plain(OLD)
     assert leftovers(tmp_path) == []
+
+
+def test_what_a_run_had_kept_before_it_ended_is_not_kept_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, OLD)
+    (tmp_path / "conf" / "up").symlink_to("../data")
+    prefix = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
+
+    def fail(*_args: Any) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), "conf")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{prefix}.switch.displace", fail)
+        for _attempt in range(2):
+            error = refusal(deploy, tmp_path, V1)
+            assert f"below {tmp_path} (conf): " in error.message
+            assert "overlay" in error.message
+            assert (tmp_path / "train.py").read_text() == "by hand\n"
+    predicted = deploy(tmp_path, V1, check_mode=True)
+    done = deploy(tmp_path, V1)
+    assert (predicted["adopted"], done["adopted"], predicted["activation"]) == (
+        "adopted",
+        "adopted",
+        done["activation"],
+    )
+    assert [record["release"] for record in history(tmp_path)] == ["adopted", release_id(rows(V1))]
+    assert leftovers(tmp_path) == []
+    roll_back(tmp_path)
+    assert (tmp_path / "conf" / "up" / "x").read_text() == "d"
 
 
 def test_too_much_to_adopt_is_refused_with_the_largest_name(tmp_path: Path) -> None:
@@ -547,7 +576,7 @@ def test_a_base_that_changes_before_it_is_copied_travels_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(tmp_path, V1)
-    check_space = stage.check_space
+    check_space = store.check_space
 
     def meddle(*args: Any) -> None:
         check_space(*args)
