@@ -10,6 +10,7 @@ import os
 import sys
 from typing import Any
 
+from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
     config_problems,
     kinds,
@@ -23,6 +24,9 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import R
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import ask, seen
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import teller
+
+display = Display()
 
 
 class ActionModule(StepAction):
@@ -36,7 +40,7 @@ class ActionModule(StepAction):
         kind = kinds(project.files)
         config, unread = config_problems(project.files, kind)
         params = {
-            "root": options["root"],
+            "root": os.path.normpath(options["root"]) if options["root"] else None,
             "name": project.name,
             "files": worker_files(project.files, kind),
             "left_out": left_out_modules(project.ignored),
@@ -48,6 +52,7 @@ class ActionModule(StepAction):
             self._connection,
             Request("check", {**params, "gpus": question}, self._python(options), options["timeout"], view),
             sources(project.files),
+            teller(display.display, task_vars, "check"),
         )
         result = outcome(reply.result, kind, config, unread)
         if question is None:

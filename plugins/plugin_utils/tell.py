@@ -1,0 +1,37 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How a step tells that it is still at work: one line every ten seconds, for a terminal and for a log file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
+
+EVERY_SECONDS = 10.0
+
+
+def teller(
+    show: Callable[[str], None],
+    task_vars: Mapping[str, Any],
+    step: str,
+    clock: Callable[[], float] = time.monotonic,
+) -> Callable[[dict[str, Any]], None]:
+    """A receiver of progress frames {done, total, what} that shows the host's line at most every ten seconds."""
+    host = str(task_vars.get("inventory_hostname", ""))
+    width = max(map(len, task_vars.get("ansible_play_hosts_all") or [host]))
+    begun = told = clock()
+
+    def tell(frame: dict[str, Any]) -> None:
+        nonlocal told
+        now = clock()
+        if now - told >= EVERY_SECONDS:
+            told = now
+            text = f"{frame['done']} of {frame['total']} {frame['what']} after {now - begun:.0f} s"
+            show(step_line(host, width, step, text))
+
+    return tell

@@ -1,0 +1,29 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A line every ten seconds, and no more."""
+
+from __future__ import annotations
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import teller
+
+
+def test_a_line_every_ten_seconds() -> None:
+    times = iter([100.0, 104.0, 110.5, 111.0, 120.4, 121.0])
+    shown: list[str] = []
+    task_vars = {"inventory_hostname": "ct1", "ansible_play_hosts_all": ["ct1", "ct100"]}
+    tell = teller(shown.append, task_vars, "check", lambda: next(times))
+    for done in range(1, 6):
+        tell({"done": done, "total": 9, "what": "files read"})
+    assert shown == [
+        "ct1    check    2 of 9 files read after 10 s",
+        "ct1    check    5 of 9 files read after 21 s",
+    ]
+
+
+def test_without_a_play() -> None:
+    times = iter([0.0, 60.0])
+    shown: list[str] = []
+    teller(shown.append, {}, "check", lambda: next(times))({"done": 1, "total": 2, "what": "files read"})
+    assert len(shown) == 1
