@@ -1,0 +1,113 @@
+"""Measure on the lab and print Markdown tables: python -m bench [--rounds N] [--no-copies]"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench import copies, deploys
+from bench.measure import BenchError, Figure, table
+from lab.api import Lab, LabError, bring_up
+from lab.node.pct_standin.settings import STARTUP
+
+
+def main() -> None:
+    """Run the measurements; exits with 1 when a measured command fails."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition(":")[0])
+    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="runs of each deploy (medians are printed)")
+    parser.add_argument("--copy-rounds", type=int, default=3, metavar="N", help="runs of each large copy; 0: none")
+    options = parser.parse_args()
+    try:
+        lab = bring_up()
+        # Short paths: a socket's must have fewer than 108 characters.
+        with tempfile.TemporaryDirectory(prefix="bench-") as base, tempfile.TemporaryDirectory(prefix="cp-") as control:
+            _measure(options, lab, Path(base), Path(control))
+    except (BenchError, LabError) as error:
+        sys.exit(f"bench: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _measure(options: argparse.Namespace, lab: Lab, base: Path, control: Path) -> None:
+    try:
+        print(_machine(), flush=True)
+        environment = _environment(control)
+        with _silent_shell(lab):
+            figures = deploys.measure(deploys.cases(base, lab, control), options.rounds, environment, _say)
+        print("\n" + deploy_table(figures), flush=True)
+        if options.copy_rounds:
+            folder = base / "bench-1"
+            large = copies.measure(folder, lab, options.copy_rounds, environment, _say)
+            print("\n" + copy_table(large), flush=True)
+    finally:
+        deploys.forget_connections(control)
+        lab.container(200).run(["sh", "-c", "rm -rf /srv/bench-* /srv/big /srv/byte /root/train.py"])
+        lab.node("pve1").run(["rm", "-f", "/tmp/train.py"])
+
+
+@contextlib.contextmanager
+def _silent_shell(lab: Lab) -> Iterator[None]:
+    """The lab's root greets whoever logs in, as some do; scp, one of the bare commands, fails on that."""
+    node = lab.node("pve1")
+    node.check(["mv", "/root/.bashrc", "/root/.bashrc-away"])
+    try:
+        yield
+    finally:
+        node.check(["mv", "/root/.bashrc-away", "/root/.bashrc"])
+
+
+def _say(text: str) -> None:
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def _environment(control: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    return {**kept, "PATH": path, "LC_ALL": "C.UTF-8", "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control)}
+
+
+def _machine() -> str:
+    core = importlib.metadata.version("ansible-core")
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    return (
+        f"{os.cpu_count()} cores (load {load} at the start), Python {platform.python_version()}, ansible-core {core}; "
+        f"the lab's pct takes {STARTUP:g} s of CPU to start, as the real one does."
+    )
+
+
+def deploy_table(figures: Sequence[Figure]) -> str:
+    """Every case with its time in seconds and its ratios to the bare commands and to the deploy of one file."""
+    medians = {figure.name: figure.median for figure in figures}
+    one = medians[deploys.deployed(1, "one changed")]
+    rows = []
+    for figure in figures:
+        low, high = figure.range
+        ratios = (figure.median / base for base in (medians[deploys.BARE_PCT], medians[deploys.BARE_ATTACH], one))
+        rows.append(
+            [figure.name, f"{figure.median:.2f}", f"{low:.2f}–{high:.2f}", *(f"{ratio:.2f}" for ratio in ratios)]
+        )
+    header = [f"median of {len(figures[0].samples)}", "s", "from–to", "÷ pct", "÷ lxc-attach", "÷ one file changed"]
+    return table(header, rows)
+
+
+def copy_table(figures: Sequence[Figure]) -> str:
+    """Every way with its time, the controller's memory, and the ratio to bare ssh plus the copy of one byte."""
+    medians = {figure.name: figure.median for figure in figures}
+    rows = []
+    for figure in figures:
+        byte = {copies.COPY: copies.COPY_BYTE, copies.FETCH: copies.FETCH_BYTE}.get(figure.name)
+        ratio = f"{figure.median / (medians[copies.SSH] + medians[byte]):.2f}" if byte else ""
+        rows.append([figure.name, f"{figure.median:.2f}", ratio, f"{figure.memory_mib:.0f}"])
+    header = [f"median of {len(figures[0].samples)}", "s", "÷ (ssh + one byte)", "peak memory, MiB"]
+    return table(header, rows)
+
+
+if __name__ == "__main__":
+    main()
