@@ -42,7 +42,8 @@ def check(files: Mapping[str, str | bytes], python: str = sys.executable, **para
 
 def lines(result: Mapping[str, Any]) -> list[str]:
     """The problems as a person reads them, warnings marked."""
+    marks = {"error": "", "warning": "warning: "}
     return [
-        f"{one['file']}:{one['line']}:{one['column']}: {'' if one['severity'] == 'error' else 'warning: '}{one['message']}"
+        f"{one['file']}:{one['line']}:{one['column']}: {marks[one['severity']]}{one['message']}"
         for one in result["problems"]
     ]
