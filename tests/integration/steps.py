@@ -47,7 +47,7 @@ def run_step(
     playbook = folder / "step.yml"
     playbook.write_text(yaml.safe_dump([play]))
     done = subprocess.run(
-        [_BIN / "ansible-playbook", "-i", inventory, playbook],
+        [sys.executable, _BIN / "ansible-playbook", "-i", inventory, playbook],
         cwd=folder,
         env={**os.environ, "LC_ALL": "C.UTF-8", "PATH": f"{_BIN}:{os.environ['PATH']}", "ANSIBLE_LOCAL_TEMP": str(out)},
         capture_output=True,

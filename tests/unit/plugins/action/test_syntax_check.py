@@ -29,7 +29,7 @@ def play(folder: Path, **variables: object) -> subprocess.CompletedProcess[str]:
         "ANSIBLE_NOCOLOR": "1",
         "LC_ALL": "C.UTF-8",
     }
-    argv = [str(BIN / "ansible-playbook"), "-i", "localhost,", "check.yml"]
+    argv = [sys.executable, str(BIN / "ansible-playbook"), "-i", "localhost,", "check.yml"]
     return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
