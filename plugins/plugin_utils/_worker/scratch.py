@@ -12,6 +12,7 @@ import os
 import stat
 
 from .history import activations
+from .many import each
 from .store import (
     ADOPTED,
     EDITED,
@@ -62,19 +63,24 @@ def walk(folder: int, top: str) -> list[tuple[str, os.stat_result]]:
 
 def remove(folder: int, top: str, mine: Callable[[str, os.stat_result], bool]) -> list[str]:
     """Remove ``top`` and all below it for which ``mine(path, lstat)`` holds; return the paths of what is left."""
-    left = []
-    for path, info in sorted(walk(folder, top), key=lambda found: found[0].count("/"), reverse=True):
-        if stat.S_ISDIR(info.st_mode):
-            try:
-                os.rmdir(path, dir_fd=folder)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-        elif mine(path, info):
+    left: list[str] = []
+    found = walk(folder, top)
+
+    def drop(item: tuple[str, os.stat_result]) -> None:
+        path, info = item
+        if mine(path, info):
             os.unlink(path, dir_fd=folder)
         else:
             left.append(path)
-    return left
+
+    each((item for item in found if not stat.S_ISDIR(item[1].st_mode)), drop)
+    for path in sorted((path for path, info in found if stat.S_ISDIR(info.st_mode)), reverse=True):
+        try:
+            os.rmdir(path, dir_fd=folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+    return sorted(left)
 
 
 class Scratch:

@@ -14,6 +14,7 @@ import errno
 import os
 import stat
 
+from .many import each
 from .scratch import Scratch
 from .store import content_mtime, digest, shared_target, signature, write_all
 
@@ -26,7 +27,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SOURCE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE = 1 << 20
-_SYNC_THREADS = 8
 _NO_RANGE_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 
 
@@ -37,7 +37,6 @@ class Tree:
         self.scratch = scratch
         self.name = name
         self.files: dict[str, dict[str, Any]] = {}
-        self.bytes = 0
         os.mkdir(name, 0o755, dir_fd=scratch.fd)
         self.fd = os.open(name, _FOLDER, dir_fd=scratch.fd)
         os.fchmod(self.fd, 0o755)
@@ -62,7 +61,7 @@ class Tree:
 
         False, and no file, when what was read back has not the entry's size and sha256.
         """
-        fd = os.open(path, _NEW, 0o600, dir_fd=self.fd)
+        fd = os.open(path, _NEW, entry["mode"] & 0o777, dir_fd=self.fd)  # nobody else looks into the scratch folder
         try:
             fill(fd)
             if digest(fd) != (entry["size"], entry["sha256"]):
@@ -75,12 +74,13 @@ class Tree:
 
     def finish(self, fd: int, path: str, entry: dict[str, Any]) -> None:
         """Give a written file its owner, mode and time, and take it into the manifest."""
-        _own(fd, entry)
-        os.fchmod(fd, entry["mode"])
+        if "uid" in entry:
+            _own(fd, entry)
+        if stat.S_IMODE(os.fstat(fd).st_mode) != entry["mode"]:
+            os.fchmod(fd, entry["mode"])
         mtime = entry.get("mtime_ns", content_mtime(entry["sha256"]) * 10**9)
         os.utime(fd, ns=(mtime, mtime))
         self.files[path] = dict(entry, signature=signature(os.fstat(fd)))
-        self.bytes += entry["size"]
 
     def seal(self) -> None:
         """Set the folders' modes and bring everything to the disk; nothing can be added afterwards."""
@@ -89,13 +89,21 @@ class Tree:
             entry = self.files[path]
             fd = os.open(path, _FOLDER, dir_fd=self.fd)
             try:
-                _own(fd, entry)
+                if "uid" in entry:
+                    _own(fd, entry)
                 os.fchmod(fd, entry["mode"])
             finally:
                 os.close(fd)
-        sync_all(self.fd, [path for path, entry in self.files.items() if entry["type"] == "file"])
-        sync_all(self.fd, [*folders, "."])
+        each((path for path, entry in self.files.items() if entry["type"] == "file"), self._sync)
+        each([*folders, "."], self._sync)
         os.close(self.fd)
+
+    def _sync(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _own(fd: int, entry: dict[str, Any]) -> None:
@@ -119,8 +127,9 @@ def copier(folder: int, path: str) -> Callable[[int], None]:
         except FileNotFoundError:
             return  # gone in between: what is read back is then not what was wanted
         try:
-            if stat.S_ISREG(os.fstat(source).st_mode):
-                copy_bytes(source, target)
+            info = os.fstat(source)
+            if stat.S_ISREG(info.st_mode):
+                copy_bytes(source, target, info.st_size)
         finally:
             os.close(source)
 
@@ -138,10 +147,10 @@ def writer(chunks: Iterable[bytes], seen: Callable[[int], None]) -> Callable[[in
     return fill
 
 
-def copy_bytes(source: int, target: int) -> None:
-    """Copy an open file to an empty one. Never by hard link: both must be able to change alone."""
+def copy_bytes(source: int, target: int, size: int) -> None:
+    """Copy an open file of about that size to an empty one. Never by hard link: both must be able to change alone."""
     ranged = getattr(os, "copy_file_range", None)
-    if ranged and os.fstat(source).st_size > _PIECE:
+    if ranged and size > _PIECE:
         try:
             while ranged(source, target, 1 << 30):
                 pass
@@ -152,46 +161,7 @@ def copy_bytes(source: int, target: int) -> None:
         os.lseek(source, 0, os.SEEK_SET)
         os.lseek(target, 0, os.SEEK_SET)
         os.ftruncate(target, 0)
-    while True:
-        data = os.read(source, _PIECE)
-        if not data:
-            return
+    data = os.read(source, _PIECE)
+    while data:
         write_all(target, data)
-
-
-def sync_all(folder: int, paths: list[str]) -> None:
-    """fsync each of ``paths`` below ``folder``; many at once, since a disk commits them together.
-
-    Raises the first OSError of any of them.
-    """
-    import threading
-
-    waiting, errors = list(paths), list[OSError]()
-
-    def work() -> None:
-        while waiting and not errors:
-            try:
-                path = waiting.pop()
-            except IndexError:
-                return
-            try:
-                _sync(folder, path)
-            except OSError as error:
-                errors.append(error)
-
-    helpers = [threading.Thread(target=work) for _number in range(min(_SYNC_THREADS, len(paths) // 4))]
-    for helper in helpers:
-        helper.start()
-    work()
-    for helper in helpers:
-        helper.join()
-    if errors:
-        raise errors[0]
-
-
-def _sync(folder: int, path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        data = os.read(source, _PIECE) if len(data) == _PIECE else b""

@@ -270,10 +270,10 @@ def digest(fd: int) -> tuple[int, str]:
     whole, offset = hashlib.sha256(), 0
     while True:
         data = os.pread(fd, _PIECE, offset)
-        if not data:
-            return offset, whole.hexdigest()
         whole.update(data)
         offset += len(data)
+        if len(data) < _PIECE:  # the end of a regular file, and nothing else gives less
+            return offset, whole.hexdigest()
 
 
 def digest_at(folder: int, path: str) -> tuple[int, str] | None:
