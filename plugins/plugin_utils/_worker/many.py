@@ -20,7 +20,7 @@ _THREADS = 8
 _FEW = 16
 
 
-def each(items: Iterable[Any], work: Callable[[Any], None]) -> None:
+def each(items: Iterable[Any], work: Callable[[Any], object]) -> None:
     """Call ``work`` for every item, in any order, from several threads when there are many.
 
     Raises the first exception of any call; those that are under way then still end.
