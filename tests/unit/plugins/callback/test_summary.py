@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.playbook.task_include import TaskInclude
 from ansible_collections.trainops.proxmox.plugins.callback.summary import CallbackModule
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.spec import argument_spec
 
 CHECK = "trainops.proxmox.syntax_check"
 RELEASE = "trainops.proxmox.training_release"
@@ -170,6 +172,18 @@ def test_includes_are_silent() -> None:
     include = result("ansible.builtin.include_tasks", {"changed": True})
     include.task = TaskInclude()
     plugin.v2_runner_on_ok(include)
+    assert shown(plugin) == []
+
+
+def test_what_every_host_needs_is_loaded_before_the_fork() -> None:
+    argument_spec.cache_clear()
+    plugin = callback()
+    plugin.v2_playbook_on_task_start(SimpleNamespace(resolved_action="ansible.builtin.copy"), is_conditional=False)
+    assert argument_spec.cache_info().currsize == 0
+    plugin.v2_playbook_on_task_start(SimpleNamespace(resolved_action=GPUS), is_conditional=False)
+    assert argument_spec.cache_info().currsize == 1
+    assert "ansible_collections.trainops.proxmox.plugins.connection.pct" in sys.modules
+    assert "ansible_collections.trainops.proxmox.plugins.action.gpu_idle" in sys.modules
     assert shown(plugin) == []
 
 
