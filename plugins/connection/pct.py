@@ -305,11 +305,11 @@ class Connection(SSHConnection):
     @contextlib.contextmanager
     def _popen(self, remote: str, stdin: int | IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         """An ssh client whose pipes are ours; nothing of it is left when the block ends."""
-        ssh = self._ssh(remote)
         pipe = subprocess.PIPE
-        with self._slot(), self._credentials(ssh) as (command, options):
+        with self._slot():
+            self._log_in()
             process: subprocess.Popen[bytes] = subprocess.Popen(
-                command, stdin=stdin, stdout=pipe, stderr=pipe, **options
+                self._ssh(remote), stdin=stdin, stdout=pipe, stderr=pipe
             )
             try:
                 yield process
@@ -322,27 +322,23 @@ class Connection(SSHConnection):
                     process.kill()
                 process.wait()
 
-    @contextlib.contextmanager
-    def _credentials(self, ssh: list[bytes]) -> Iterator[tuple[list[bytes], dict[str, Any]]]:
-        """Core's ways to hand ssh a password, without it in argv or the environment."""
-        options: dict[str, Any] = self._init_shm()
-        prefix: list[bytes] = self._sshpass_cmd()
-        try:
-            if self.sshpass_pipe:
-                reader, writer = self.sshpass_pipe
-                options["pass_fds"] = (reader,)
-                os.write(writer, to_bytes(self.get_option("password")) + b"\n")
-                os.close(writer)
-            yield prefix + ssh, options
-        finally:
-            if self.sshpass_pipe:
-                os.close(self.sshpass_pipe[0])
-                self.sshpass_pipe = None
-            if self.shm:
-                self.shm.close()
-                with contextlib.suppress(FileNotFoundError):
-                    self.shm.unlink()
-                self.shm = None
+    def _log_in(self) -> None:
+        """With a password, let core open the shared connection: it knows how to hand one to ssh, our pipes do not."""
+        if not (self.get_option("password") or self.get_option("pkcs11_provider")):
+            return
+        executable = self.get_option("ssh_executable")
+        self.host = self.get_option("host") or self._play_context.remote_addr
+        check = self._build_command(executable, "ssh", "-O", "check", self.host)
+        if _succeeds(check):
+            return
+        code, _stdout, stderr = self._run(self._ssh("true"), _Nothing(), sudoable=False, checkrc=False)
+        if code:
+            raise self._failed(code, enter.Report(text=to_text(stderr)), started=False)
+        if not _succeeds(check):
+            raise AnsibleConnectionFailure(
+                f"controller -> node: a password for {self._login} needs a shared connection: "
+                "keep ControlMaster=auto and ControlPersist in proxmox_ssh_args, or log in with a key"
+            )
 
     @contextlib.contextmanager
     def open_session(self, argv: Sequence[str], nonce: str, view: enter.View | None) -> Iterator[_Session]:

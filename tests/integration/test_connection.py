@@ -10,13 +10,16 @@ import hashlib
 import json
 import os
 import resource
+import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
+from lab.api import open_lab
 from tests.integration.connections import connect, host_variables, inventory
 
 pytestmark = pytest.mark.usefixtures("quick_pct")
@@ -231,3 +234,41 @@ def test_conformance(way: str, pipelining: bool, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     for host in HOSTS:
         assert {path.name: path.read_bytes() for path in (back / host).iterdir()} == CONTENTS
+
+
+@pytest.fixture
+def password(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The password of the node's user ops, taken away again afterwards."""
+    # Core hands passwords to ssh by its own command `ansible`, which it looks for on PATH.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    node = open_lab().node("pve1")
+    word = secrets.token_hex(12)
+    node.check(["chpasswd"], stdin=f"ops:{word}\n".encode())
+    yield word
+    node.check(["passwd", "-l", "ops"])
+
+
+def test_a_password_opens_the_shared_connection_that_all_then_use(password: str, tmp_path: Path) -> None:
+    variables = {
+        "ansible_user": "ops",
+        "ansible_password": password,
+        "ansible_ssh_private_key_file": "/dev/null",
+        "ansible_control_path_dir": str(tmp_path / "cp"),
+    }
+    (tmp_path / "source").write_bytes(b"secret to nobody")
+    connection = connect("ct200", **variables)
+    connection.put_file(str(tmp_path / "source"), "/root/by-password")
+    assert connection.exec_command("cat /root/by-password; rm /root/by-password")[1] == b"secret to nobody"
+    connection.reset()
+
+
+def test_a_wrong_password_is_a_refused_login(password: str, tmp_path: Path) -> None:
+    variables = {
+        "ansible_user": "ops",
+        "ansible_password": password + "x",
+        "ansible_ssh_private_key_file": "/dev/null",
+        "ansible_control_path_dir": str(tmp_path / "cp"),
+    }
+    (tmp_path / "source").touch()
+    with pytest.raises(AnsibleConnectionFailure, match="refused the login"):
+        connect("ct200", **variables).put_file(str(tmp_path / "source"), "/root/by-password")
