@@ -25,6 +25,7 @@ Files and environment
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -731,6 +732,15 @@ def device_path(dev: str, gpu: dict[str, Any]) -> str:
     return os.path.join(dev, f"nvidia{gpu['minor']}")
 
 
+def open_devices(table: str, dev: str) -> None:
+    """Open every device file for the rest of the run, as each user of NVML does; only a CUDA process also maps them."""
+    with contextlib.suppress(Answer):
+        names = [os.path.basename(device_path(dev, gpu)) for gpu in read_gpus(table, dev)]
+        for name in ("nvidiactl", "nvidia-uvm", *names):
+            with contextlib.suppress(OSError):
+                os.open(os.path.join(dev, name), os.O_RDWR | os.O_CLOEXEC)
+
+
 def select(gpus: list[dict[str, Any]], options: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
     """The GPUs that -i names, in the order of their index; names that fit none are passed over while one fits."""
     chosen = gpus
@@ -1056,6 +1066,7 @@ def run(argv: list[str]) -> None:
     """
     table = os.environ.get("TRAINOPS_LAB_GPUS", "/etc/trainops-lab/gpus.json")
     dev = os.environ.get("TRAINOPS_LAB_DEV", "/dev")
+    open_devices(table, dev)
     fault = read_fault(table, argv)
     suffer(fault)
     options = parse(argv)

@@ -74,7 +74,15 @@ def run(argv: list[str], context: commands.Context) -> None:
     command.run(options.understand(command.syntax, argv[1:]), context)
 
 
+def fill_standard_streams() -> None:
+    """Open what the caller closed of stdin, stdout and stderr: in Perl other files take their numbers."""
+    while (descriptor := os.open("/dev/null", os.O_RDWR)) < 3:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
 def main() -> NoReturn:
+    fill_standard_streams()
     environment = original_environment()
     raw = [os.fsencode(word) for word in sys.argv[1:]]
     warning = locale_.complaint(environment)

@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import sys
 import time
 
+from . import transfer
 from .containers import node_name
 from .failure import Failure
 from .locale_ import garbled
@@ -70,39 +72,40 @@ def start_ticks(pid: int) -> int:
 def run(kind: str, vmid: int, work: Callable[[], None]) -> str:
     """Do the work in a worker process and wait for it.
 
+    What the worker writes goes by a pipe to this process, and from here to stdout and the task's file.
+
     :returns: "" or the text, with its newline, of what went wrong.
     """
-    control_in, control_out = os.pipe()
-    go_in, go_out = os.pipe()
+    control, output, go = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(control_in)
-        os.close(go_out)
-        _worker(work, go_in, control_out)
-    os.close(control_out)
-    os.close(go_in)
+        _worker(work, go[0], control[1], output[1])
+    for descriptor in (control[1], output[1], go[0]):
+        os.close(descriptor)
     words = (node_name(), f"{pid:08X}", f"{start_ticks(pid):08X}", f"{int(time.time()):08X}", kind, str(vmid))
     task = Task("UPID:" + ":".join((*words, "root@pam", "")))
     with _tasks() as known:
         known.begin(task)
-    os.write(go_out, task.upid.encode())
-    os.close(go_out)
-    text = _watch(pid, control_in)
+    os.write(go[1], task.upid.encode())
+    os.close(go[1])
+    text = _watch(task, control[0], output[0])
     status = text.rstrip("\n") or "OK"
-    _note(task, f"TASK ERROR: {status}\n" if text else "TASK OK\n")
+    _note(task, f"TASK ERROR: {status}\n".encode() if text else b"TASK OK\n")
     with _tasks() as known:
         known.end(task, status)
     return text
 
 
-def _worker(work: Callable[[], None], go_in: int, control: int) -> None:
+def _worker(work: Callable[[], None], go: int, control: int, output: int) -> None:
     """The life of a worker; it never returns."""
     text = b""
     try:
         os.setsid()
+        os.dup2(output, 1)
+        os.dup2(output, 2)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
             signal.signal(number, _interrupt)
-        set_title(f"task {os.read(go_in, 4096).decode()}")
+        set_title(f"task {os.read(go, 4096).decode()}")
         work()
     except (Failure, _Interrupted) as failure:
         text = garbled(str(failure))
@@ -128,32 +131,40 @@ def _interrupt(number: int, frame: Any) -> None:
     raise _Interrupted("broken pipe \n" if number == signal.SIGPIPE else "received interrupt\n")
 
 
-def _watch(pid: int, control: int) -> str:
-    """Wait for the worker's word; a signal to this process ends the worker."""
+def _watch(task: Task, control: int, output: int) -> str:
+    """Hand on what the worker writes, and wait for its word; a signal to this process ends the worker."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGPIPE)
     old = {number: signal.signal(number, _interrupt) for number in signals}
+    said = b""
     try:
-        data = b""
-        while chunk := os.read(control, 65536):
-            data += chunk
-        text = data[1:].decode("utf-8", "replace") if data[:1] == b"E" else ""
-        if not data:
+        unfinished = [control, output]
+        while control in unfinished:
+            for ready in select.select(unfinished, [], [])[0]:
+                data = os.read(ready, 65536)
+                if not data:
+                    unfinished.remove(ready)
+                elif ready == control:
+                    said += data
+                else:
+                    _note(task, data)
+                    transfer.write(1, data)
+        text = said[1:].decode("utf-8", "replace") if said[:1] == b"E" else ""
+        if not said:
             text = "got unexpected control message:  \n"
     except _Interrupted as interrupted:
         text = str(interrupted)
-        os.kill(pid, signal.SIGKILL)
+        os.kill(task.pid, signal.SIGKILL)
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
-    os.close(control)
-    os.waitpid(pid, 0)
+    os.waitpid(task.pid, 0)
     return text
 
 
-def _note(task: Task, line: str) -> None:
+def _note(task: Task, data: bytes) -> None:
     os.makedirs(os.path.dirname(task.file), exist_ok=True)
-    with open(task.file, "a", encoding="utf-8") as stream:
-        stream.write(line)
+    with open(task.file, "ab") as stream:
+        stream.write(data)
 
 
 class _Known:
@@ -165,7 +176,7 @@ class _Known:
         self.history: list[str] = []
 
     def begin(self, task: Task) -> None:
-        _note(task, "")
+        _note(task, b"")
         for other in [other for other in self.running if not other.alive()]:
             self.end(other, "unexpected status")  # its parent was killed and could not say
         self.running.append(task)

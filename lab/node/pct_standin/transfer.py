@@ -101,14 +101,18 @@ def copy(source: int, destination: int, fault: dict[str, Any]) -> None:
         left = int(fault.get("copy_bytes", -1))
         while left and (data := os.read(source, size if left < 0 else min(size, left))):
             left -= len(data) if left > 0 else 0
-            _write(destination, data)
+            write(destination, data)
             if "copy_rate" in fault:
                 time.sleep(len(data) / float(fault["copy_rate"]))
     with contextlib.suppress(OSError):
         os.close(destination)
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def write(descriptor: int, data: bytes) -> None:
+    """Write all of the data.
+
+    :raises OSError: when that fails.
+    """
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

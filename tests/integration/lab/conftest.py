@@ -17,7 +17,7 @@ printf 'NEWCONTENT\\n' >src.txt; chmod 640 src.txt; chown 33:33 src.txt
 : >empty; head -c 10485760 /dev/urandom >10M
 for ct in {" ".join(map(str, BOTH))}; do
     lxc-attach -n $ct --clear-env -- sh -c '
-        grep -q ^bob: /etc/passwd || echo bob:x:1234:1234::/home/bob:/bin/sh >>/etc/passwd
+        grep -q ^bob: /etc/passwd || echo bob:*:1234:1234::/home/bob:/bin/sh >>/etc/passwd
         grep -q ^crew: /etc/group || printf "bob:x:1234:\\ncrew:x:4321:\\n" >>/etc/group'
 done
 """

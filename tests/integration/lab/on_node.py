@@ -78,6 +78,25 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
     return {"before": before, "status": process.returncode, "out": text(out), "err": text(err), "after": after}
 
 
+def in_shell(job: dict[str, Any]) -> str:
+    return shell(job["script"], job["ct"])
+
+
+def background(job: dict[str, Any]) -> dict[str, Any]:
+    """A command that leaves a child behind: is the caller's pipe still open when pct has ended?"""
+    to = ">/dev/null 2>&1" if job["redirected"] else ""
+    script = f"sleep 777 </dev/null {to} & echo $!"
+    argv = ["pct", "exec", str(job["ct"]), "--", "sh", "-c", script]
+    process = subprocess.Popen(argv, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    inside = int(process.stdout.readline())
+    status = process.wait(DEADLINE)
+    still_open = not select.select([process.stdout], [], [], 0)[0]
+    shell(f"inside 'kill {inside}'", job["ct"])
+    process.stdout.close()
+    return {"status": status, "open": still_open}
+
+
 # --- signals ------------------------------------------------------------------------------------------------------
 
 
@@ -223,6 +242,13 @@ def task_index(job: dict[str, Any]) -> str:
         return stream.read()
 
 
+def kill_and_wait(job: dict[str, Any]) -> None:
+    """End a process and return once it is gone or a zombie."""
+    pid = job["pid"]
+    os.kill(pid, signal.Signals[job["signal"]])
+    until(lambda: not command_line(pid), "the end of the process")
+
+
 def pending(pid: int) -> bool:
     """Whether a signal waits to be handled by a process."""
     with open(f"/proc/{pid}/status", encoding="utf-8") as stream:
@@ -260,48 +286,44 @@ def lock_file(ct: int) -> str:
     return f"/run/lock/lxc/pve-config-{ct}.lock"
 
 
-def locked(job: dict[str, Any]) -> dict[str, Any]:
-    """A command while someone holds the lock; released once pct says that it waits, unless `keep`."""
+def locked(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """Commands while someone holds the lock; released once the first says that it waits, unless `keep`."""
     kind = "--shared" if job["shared"] else "--exclusive"
-    holder = subprocess.Popen(
-        ["flock", kind, lock_file(job["ct"]), "sh", "-c", "echo; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    held = ["flock", kind, lock_file(job["ct"]), "sh", "-c", "echo; read x"]
+    holder = subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin is not None and holder.stdout is not None
     holder.stdout.readline()
-    process = subprocess.Popen(
-        ["pct", *job["argv"]], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stderr is not None
+    processes = [start(argv) for argv in job["commands"]]
     said = b""
     if not job["keep"]:
-        said = process.stderr.readline()
+        assert processes[0].stderr is not None
+        said = processes[0].stderr.readline()
         holder.stdin.close()
-    out, err = process.communicate(timeout=DEADLINE)
-    still_held = holder.poll() is None
+    results = [result(process, said) for process in processes]
     holder.kill()
-    holder.communicate()
-    return {"status": process.returncode, "out": text(out), "err": text(said + err), "still_held": still_held}
+    holder.wait()
+    return results
+
+
+def start(argv: list[str]) -> subprocess.Popen[bytes]:
+    out = subprocess.PIPE
+    return subprocess.Popen(["pct", *argv], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+
+def result(process: subprocess.Popen[bytes], said: bytes = b"") -> dict[str, Any]:
+    out, err = process.communicate(timeout=DEADLINE)
+    return {"status": process.returncode, "out": text(out), "err": text(said + err)}
 
 
 def together(job: dict[str, Any]) -> list[dict[str, Any]]:
     """Several commands at once."""
-    processes = [
-        subprocess.Popen(
-            ["pct", *argv], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for argv in job["commands"]
-    ]
-    results = []
-    for process in processes:
-        out, err = process.communicate(timeout=DEADLINE)
-        results.append({"status": process.returncode, "out": text(out), "err": text(err)})
-    return results
+    return [result(process) for process in [start(argv) for argv in job["commands"]]]
 
 
 def growing(job: dict[str, Any]) -> list[Any]:
     """Size and mode of an existing destination: before, once the push has opened it, after each part, at the end."""
     ct, path = job["ct"], "/root/growing"
-    shell(f"inside 'printf before-it-was-overwritten >{path}; chmod 600 {path}'", ct)
+    shell(f"inside 'printf before-it-was-overwritten. >{path}; chmod 600 {path}'", ct)
 
     def seen() -> list[Any]:
         size, mode = shell(f"inside 'stat -c \"%s %a\" {path}'", ct).split()
@@ -348,6 +370,18 @@ def on_terminal(job: dict[str, Any]) -> dict[str, Any]:
     _, status = os.waitpid(pid, 0)
     os.close(master)
     return {"status": os.waitstatus_to_exitcode(status), "out": text(out)}
+
+
+def stdin_terminal(job: dict[str, Any]) -> dict[str, Any]:
+    """A pct command with a terminal for stdin only."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        ["pct", *job["argv"]], env=ENVIRONMENT, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = process.communicate(timeout=DEADLINE)
+    os.close(slave)
+    os.close(master)
+    return {"status": process.returncode, "out": text(out), "err": text(err)}
 
 
 def cpu(job: dict[str, Any]) -> dict[str, Any]:

@@ -521,6 +521,14 @@ PULLS = [
         err=f"failed to create file: {W}/no/dir/pl: No such file or directory\n",
     ),
     pull("pull to /dev/stdout", "/root/h.txt", dest="/dev/stdout", after="", out="hello\n"),
+    pull(
+        "pull to /dev/stdout, 1 MiB",
+        "/root/t/big",
+        dest="/dev/stdout",
+        before="inside 'head -c 1048576 /dev/zero | tr \"\\0\" x >/root/t/big'",
+        after="",
+        out="x" * (1 << 20),
+    ),
     pull("pull relative CT path", "root/h.txt", state=made(size=6)),
     pull("pull to relative local dest", "/root/h.txt", dest="pl", cwd=W, state=made(size=6)),
     pull(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from lab.containers import Container, containers
 
 from .pct_cases import BOTH, SRC, Driver, Row, expected, node, run
@@ -180,9 +181,8 @@ def test_status_verbose(driver: Driver, ct: int) -> None:
     got = run(driver, Row("status --verbose", ("status", "{ct}", "--verbose")), ct)
     assert (got["status"], got["err"]) == (0, "")
     values = dict(line.split(": ", 1) for line in got["out"].splitlines())
-    assert list(values) == (
-        "cpus disk diskread diskwrite maxdisk maxmem maxswap mem name netin netout pid status swap type uptime vmid"
-    ).split(" ")
+    keys = "cpus disk diskread diskwrite maxdisk maxmem maxswap mem name netin netout pid status swap type uptime vmid"
+    assert " ".join(values) == keys
     assert (values["cpus"], values["maxmem"], values["maxswap"]) == ("2", str(4096 << 20), str(512 << 20))
     assert (values["status"], values["type"], values["vmid"]) == ("running", "lxc", str(ct))
     assert int(values["pid"]) > 1

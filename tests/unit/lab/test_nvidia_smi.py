@@ -258,6 +258,21 @@ def test_a_job_in_its_first_seconds_holds_files_and_no_memory(machine: Callable[
     assert "nvidia0" not in links
 
 
+def test_watching_opens_every_device_and_maps_none(machine: Callable[..., Machine]) -> None:
+    """As the real one does, which so is no holder for having them open."""
+    node = machine(table(2))
+    holder = node.hold("--gpu", "1", "--no-memory")
+    with subprocess.Popen([str(SMI), "-l", "60"], env=node.env, stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout is not None
+        watcher.stdout.readline()
+        links = {os.path.basename(os.readlink(link)) for link in Path(f"/proc/{watcher.pid}/fd").iterdir()}
+        maps = Path(f"/proc/{watcher.pid}/maps").read_text(encoding="utf-8")
+        watcher.kill()
+    assert {"nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1"} <= links
+    assert "/nvidia" not in maps.replace("/nvidia-smi", "")
+    assert f"{node.folder}/dev/nvidia1\n" in Path(f"/proc/{holder.pid}/maps").read_text(encoding="utf-8")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a PID namespace, which needs root")
 def test_a_process_of_another_pid_namespace_counts_and_is_not_listed(machine: Callable[..., Machine]) -> None:
     node = machine(table(1))
