@@ -19,8 +19,14 @@ STEPS = {
 
 _STEP_WIDTH = max(map(len, STEPS.values()))
 
-# Core puts these before the message of an exception that an action or connection raised.
-_WRAPPINGS = ("Task failed: ", "Action failed: ", "Module failed: ")
+# Core puts these, from the left, before the message of an exception that an action, a connection or a template raised.
+_WRAPPINGS = (
+    "Task failed: ",
+    "Action failed: ",
+    "Module failed: ",
+    "A 'when' expression failed: ",
+    "Error while evaluating conditional: ",
+)
 
 
 def step_word(action: str | None) -> str | None:

@@ -61,6 +61,7 @@ def test_step_word_goes_by_the_full_name(action: str | None, word: str | None) -
         ({"msg": "bad status", "rc": 3, "stderr": "e\n", "stdout": "o"}, "bad status (exit 3)", ["e", "o"]),
         ({"msg": "", "module_stderr": "sh: no python\n"}, "no message", ["sh: no python"]),
         ({"msg": "Task failed: Action failed: there is no node"}, "there is no node", []),
+        ({"msg": "Task failed: Error while evaluating conditional: set it"}, "set it", []),
         ({"censored": "the output has been hidden"}, "the output has been hidden", []),
         ({}, "no message", []),
         ({"msg": 7, "rc": None}, "7", []),

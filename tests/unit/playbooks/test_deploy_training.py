@@ -1,0 +1,44 @@
+"""The main playbook's head documents every variable of the roles that it runs, with what holds without them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+LINE = re.compile(r"^#   (?P<name>\w+) +(?:\[(?P<default>.+?)\]|\(set it\)) +\S")
+OF_THE_PLAY = {"training_hosts", "proxmox_vmid"}
+
+
+def documented() -> dict[str, str | None]:
+    """Name and default of each variable in the playbook's head; None for those that must be set."""
+    lines = (ROOT / "playbooks/deploy_training.yml").read_text().splitlines()
+    return {found["name"]: found["default"] for line in lines if (found := LINE.match(line))}
+
+
+def options() -> dict[str, dict[str, Any]]:
+    """The options of all roles by name; where two roles share one, that of the first."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+        for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
+            for name, option in entry["options"].items():
+                found.setdefault(name, option)
+    return found
+
+
+def test_every_variable_is_there_and_no_other() -> None:
+    assert set(documented()) - OF_THE_PLAY == set(options())
+
+
+def test_the_defaults_are_those_of_the_roles() -> None:
+    told = documented()
+    for name, option in options().items():
+        default = option.get("default")
+        if isinstance(default, bool):
+            assert told[name] == str(default).lower(), name
+        elif default not in (None, "", []):
+            assert told[name] == str(default), name
+        assert (told[name] is None) is bool(option.get("required")), name
