@@ -43,6 +43,10 @@ class StepAction(ActionBase):
             result.update(error.details, failed=True, msg=error.message, code=error.code)
         except TrainopsError as error:
             result.update(failed=True, msg=str(error), code="option")
+        if result.get("warnings"):
+            # Ansible prints them without the host, among those of other hosts.
+            host = (task_vars or {}).get("inventory_hostname", "")
+            result["warnings"] = [f"{host}: {warning}" for warning in result["warnings"]]
         if result["failed"]:
             result.setdefault("summary", str(result["msg"]).splitlines()[0] if result["msg"] else "failed")
         return result
