@@ -163,7 +163,9 @@ def _change_state(kind: str, call: Call, argv: list[str], failed: str) -> None:
 
     def work() -> None:
         with config_lock(call.vmid):
-            code = subprocess.run(argv, stdin=subprocess.DEVNULL, check=False).returncode
+            # an environment of its own: the worker's title lies over the inherited one
+            environment = {"PATH": PATH.decode()}
+            code = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
         if code:
             raise Failure(failed or f"command '{' '.join(argv)}' failed: exit code {code}\n")
 

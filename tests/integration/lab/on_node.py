@@ -372,16 +372,22 @@ def on_terminal(job: dict[str, Any]) -> dict[str, Any]:
     return {"status": os.waitstatus_to_exitcode(status), "out": text(out)}
 
 
-def stdin_terminal(job: dict[str, Any]) -> dict[str, Any]:
-    """A pct command with a terminal for stdin only."""
+def one_terminal(job: dict[str, Any]) -> dict[str, Any]:
+    """A pct command with a terminal for stdin or for stderr only; what arrives on the pipes."""
     master, slave = pty.openpty()
+    streams: dict[str, int] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams[job["stream"]] = slave
     process = subprocess.Popen(
-        ["pct", *job["argv"]], env=ENVIRONMENT, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ["pct", *job["argv"]],
+        env=ENVIRONMENT,
+        stdin=streams["stdin"],
+        stdout=streams["stdout"],
+        stderr=streams["stderr"],
     )
     out, err = process.communicate(timeout=DEADLINE)
     os.close(slave)
     os.close(master)
-    return {"status": process.returncode, "out": text(out), "err": text(err)}
+    return {"status": process.returncode, "out": text(out), "err": text(err or b"")}
 
 
 def cpu(job: dict[str, Any]) -> dict[str, Any]:
