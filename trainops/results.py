@@ -142,7 +142,7 @@ def _step(event: str, data: Mapping[str, Any]) -> StepResult:
 
 
 def _names(steps: Mapping[str, Any], stats: Mapping[str, Any] | None) -> list[str]:
-    return list(dict.fromkeys([*steps, *((stats or {}).get("processed") or {})]))
+    return sorted({*steps, *((stats or {}).get("processed") or {})})
 
 
 def _host(host: str, steps: tuple[StepResult, ...], stats: Mapping[str, Any] | None) -> HostResult:

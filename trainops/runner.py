@@ -177,6 +177,9 @@ def _environment(color: bool) -> dict[str, str]:
         # ansible-runner drops a larger result, for instance the list of a release's files, without a word.
         "MAX_EVENT_RES": str(_MAX_RESULT_CHARACTERS),
     }
+    locale = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
+    if "utf" not in locale.lower():
+        environment["LC_ALL"] = "C.UTF-8"  # cron and some services have none, and Ansible refuses any other
     return environment if color else {**environment, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"}
 
 
@@ -264,8 +267,12 @@ class _Watch:
         return self.aborted is not None
 
     def end_processes(self) -> None:
-        """Nothing of the run is left on this machine."""
-        processes.end(self._order.mark, self._masters)
+        """Nothing of the run is left on this machine, however often Ctrl-C is pressed meanwhile."""
+        ending = threading.Thread(target=processes.end, args=(self._order.mark, self._masters))
+        ending.start()
+        while ending.is_alive():
+            with contextlib.suppress(KeyboardInterrupt):
+                ending.join()
 
 
 def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,15 +19,22 @@ from trainops.errors import WrongExtravars
 SAY = "- {name: Say, ansible.builtin.debug: {msg: 'hello {{ who | default(inventory_hostname) }}'}}"
 
 
-def trainops(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def trainops(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does, in a folder."""
     argv = [sys.executable, "-m", "trainops", *arguments]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    env = {**os.environ, **environment}
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_deploy_prints_the_lines_and_ends_with_zero(tmp_path: Path) -> None:
     done = trainops(user_folder(tmp_path, SAY), "deploy", "-l", "one", "-e", "who=you")
     assert (done.returncode, done.stdout, done.stderr) == (0, "one  Say: hello you\n", "")
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"LC_ALL": "", "LC_CTYPE": "", "LANG": ""}])
+def test_it_runs_in_any_locale(tmp_path: Path, locale: dict[str, str]) -> None:
+    done = trainops(user_folder(tmp_path, SAY), "deploy", "-l", "one", "-e", "who=ümlaut", **locale)
+    assert (done.returncode, done.stdout) == (0, "one  Say: hello ümlaut\n")
 
 
 def test_json_is_all_of_standard_output(tmp_path: Path) -> None:

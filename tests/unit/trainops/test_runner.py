@@ -207,6 +207,7 @@ def test_an_interrupted_command_leaves_nothing(tmp_path: Path, temporary_files: 
     try:
         assert until(lambda: runs(seconds))
         command.send_signal(number)
+        command.send_signal(number)  # an impatient user
         _out, err = command.communicate(timeout=30)
     finally:
         command.kill()
