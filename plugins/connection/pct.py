@@ -157,8 +157,8 @@ from ansible.plugins.connection.ssh import Connection as SSHConnection
 from ansible.utils.display import Display
 from ansible.utils.path import unfrackpath
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import enter, hops
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.drain import Drain
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import TrainopsError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import Drain, ended
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.slots import slot
 
 display = Display()
@@ -311,16 +311,8 @@ class Connection(SSHConnection):
             process: subprocess.Popen[bytes] = subprocess.Popen(
                 self._ssh(remote), stdin=stdin, stdout=pipe, stderr=pipe
             )
-            try:
+            with ended(process):
                 yield process
-            finally:
-                for stream in (process.stdin, process.stdout, process.stderr):
-                    if stream:
-                        with contextlib.suppress(OSError):
-                            stream.close()
-                if process.poll() is None:
-                    process.kill()
-                process.wait()
 
     def _log_in(self) -> None:
         """With a password, let core open the shared connection: it knows how to hand one to ssh, our pipes do not."""

@@ -33,6 +33,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report, View, read_report
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Failure
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
 
 _ABORT = struct.pack(">I", 0xFFFFFFFF)
 _END = struct.pack(">I", 0)
@@ -168,23 +169,8 @@ class _Local:
             raise _NotStarted(
                 Failure("no-python", f"on the controller: {argv[0]} cannot be run ({error.strerror}): set python")
             ) from error
-        with _ended(process):
+        with ended(process):
             yield _LocalSession(process, argv[0])
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Whatever happens, no process and no pipe is left."""
-    try:
-        yield
-    finally:
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        if process.poll() is None:
-            process.kill()
-        process.wait()
 
 
 def worker_sources() -> dict[str, str]:

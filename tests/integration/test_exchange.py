@@ -23,6 +23,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import F
 
 from lab.api import open_lab
 from tests.integration.connections import connect
+from tests.operations import add_operations
 
 PYTHON = "/root/venv/bin/python"
 OPERATIONS = {
@@ -52,10 +53,7 @@ def run(channel, params):
 @pytest.fixture(autouse=True)
 def operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real worker, with operations of these tests beside its own."""
-    boot, _packed = module._worker()
-    sources = {f"trainops_worker.{name}": text for name, text in OPERATIONS.items()}
-    packed = module.pack({**module.worker_sources(), **sources})
-    monkeypatch.setattr(module, "_worker", lambda: (boot, packed))
+    add_operations(monkeypatch, OPERATIONS)
 
 
 def until(condition: Any, seconds: float = 60) -> None:
@@ -121,6 +119,7 @@ from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader()
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
 from tests.integration.connections import connect
+from tests.operations import add_operations
 boot, _packed = module._worker()
 packed = module.pack({{**module.worker_sources(), "trainops_worker.wait": {OPERATIONS["wait"]!r}}})
 module._worker = lambda: (boot, packed)

@@ -22,6 +22,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange a
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame, Request, exchange
 
+from tests.operations import add_operations
 from tests.unit.interpreters import interpreters
 
 LOCAL = types.SimpleNamespace(transport="local")
@@ -70,10 +71,7 @@ def run(channel, params):
 @pytest.fixture(autouse=True)
 def operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real worker, with operations of these tests beside its own."""
-    boot, _packed = module._worker()
-    sources = {f"trainops_worker.{name}": text for name, text in OPERATIONS.items()}
-    packed = module.pack({**module.worker_sources(), **sources})
-    monkeypatch.setattr(module, "_worker", lambda: (boot, packed))
+    add_operations(monkeypatch, OPERATIONS)
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.drain import Drain
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import Drain
 
 
 def test_all_is_there_though_another_process_keeps_the_stream_open() -> None:

@@ -2,14 +2,32 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading the error stream of an ssh client that may outlive its command."""
+"""Processes whose pipes are ours: their error stream, and that nothing of them is left."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import subprocess
 import threading
+from collections.abc import Iterator
 from typing import IO
+
+
+@contextlib.contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Whatever happens in the block, neither the process nor a pipe to it is left after it."""
+    try:
+        yield
+    finally:
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        if process.poll() is None:
+            process.kill()
+        process.wait()
 
 
 class Drain(threading.Thread):
