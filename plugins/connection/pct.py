@@ -186,19 +186,16 @@ class _Nothing(bytes):
 class _Session:
     """A running ssh client whose pipes are ours."""
 
-    def __init__(self, process: subprocess.Popen[bytes], vmid: int, login: hops.Login, python: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], vmid: int, login: hops.Login) -> None:
         self.process = process
+        self.place = f"in container {vmid} (on {login})"
         self._vmid = vmid
         self._login = login
-        self._python = python
+
+    def ending(self, report: enter.Report) -> int | None:
+        return hops.ending(report)
 
     def failure(self, report: enter.Report) -> hops.Failure:
-        if report.entered and report.facts.get("left") in ("126", "127"):
-            return hops.Failure(
-                "no-python",
-                f"in the container: there is no Python at {self._python} in container {self._vmid}: "
-                "set training_python (or the module's option python) to the interpreter that trains",
-            )
         return hops.explain(self._vmid, self._login, self.process.returncode, report)
 
 
@@ -269,7 +266,7 @@ class Connection(SSHConnection):
         with self._slot():
             code, stdout, stderr = self._run(ssh, in_data or _Nothing(), sudoable=sudoable, checkrc=False)
         report, own = enter.read_report(stderr, nonce)
-        _before, started, output = stdout.partition(nonce.encode() + b"\n")
+        _before, started, output = stdout.partition(enter.inner(nonce).encode() + b"\n")
         if report.status is None:
             raise self._failed(code, report, bool(started))
         return report.status, output, own
@@ -337,7 +334,7 @@ class Connection(SSHConnection):
         """Start ``argv`` in the container with pipes to it, for an exchange."""
         remote = enter.node_command(self._vmid, argv, nonce=nonce, enter=self.get_option("enter"), view=view)
         with self._popen(remote, subprocess.PIPE) as process:
-            yield _Session(process, self._vmid, self._login, argv[0])
+            yield _Session(process, self._vmid, self._login)
 
     def reset(self) -> None:
         """Close the node's shared connection; another of its containers may have been quicker."""
@@ -366,7 +363,7 @@ class Connection(SSHConnection):
     def fetch_file(self, in_path: str, out_path: str) -> Any:
         """Copy a file of the container to the controller."""
         nonce = secrets.token_hex(8)
-        mark = nonce.encode() + b"\n"
+        mark = enter.inner(nonce).encode() + b"\n"
         with self._popen(self._cat(nonce, in_path, "cat < "), subprocess.DEVNULL) as process:
             drain, stdout = Drain(_stream(process.stderr)), _stream(process.stdout)
             with open(to_bytes(out_path, errors="surrogate_or_strict"), "wb") as target:

@@ -12,6 +12,7 @@ and the command share, can be mistaken for an answer.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Sequence
@@ -98,6 +99,11 @@ class View:
     deadline: float
 
 
+def inner(nonce: str) -> str:
+    """The random word for what runs in the container, whose root can read it: it tells nothing of the node's word."""
+    return hashlib.sha256(nonce.encode("ascii")).hexdigest()[: len(nonce)]
+
+
 def escape(text: bytes) -> str:
     """``text`` as pure ASCII for the shell's ``printf %b``: ``pct`` garbles other bytes without a UTF-8 locale."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\0{byte:03o}" for byte in text)
@@ -114,7 +120,7 @@ def node_command(vmid: int, argv: Sequence[str], *, nonce: str, enter: str = "au
 
 def shell_argv(command: bytes, nonce: str) -> list[str]:
     """The argv that runs a shell command in the container with a mark before its output and its status on stderr."""
-    return ["/bin/sh", "-c", _IN_CONTAINER, "trainops", nonce, escape(command)]
+    return ["/bin/sh", "-c", _IN_CONTAINER, "trainops", inner(nonce), escape(command)]
 
 
 @dataclass
@@ -144,10 +150,11 @@ def read_report(stderr: bytes, nonce: str) -> tuple[Report, bytes]:
     What ssh and the login shell wrote before the way in was known is in ``Report.text`` alone.
     """
     report = Report()
-    start = stderr.find(f"{nonce} enter ".encode("ascii"))
+    node, container = nonce.encode("ascii"), inner(nonce).encode("ascii")
+    start = max(stderr.find(node + b" enter "), 0)
 
     def note(match: re.Match[bytes]) -> bytes:
-        word, value = match[2].decode("ascii"), match[3].decode("utf-8", "replace")
+        word, value = (match[3] or match[4]).decode("ascii"), match[5].decode("utf-8", "replace")
         if word == "view":
             report.view.append(value)
         elif word == "conf":
@@ -157,7 +164,7 @@ def read_report(stderr: bytes, nonce: str) -> tuple[Report, bytes]:
         # The newline before a status line is ours: the command's output may end without one.
         return b"" if word == "status" else match[1]
 
-    marked = re.compile(rb"(\n?)" + nonce.encode("ascii") + rb" ([a-z]+) ?([^\n]*)\n")
-    before, own = marked.sub(note, stderr[: max(start, 0)]), marked.sub(note, stderr[max(start, 0) :])
+    marked = re.compile(rb"(\n?)(" + node + rb" ([a-z]+)|" + container + rb" (status)) ?([^\n]*)\n")
+    before, own = marked.sub(note, stderr[:start]), marked.sub(note, stderr[start:])
     report.text = (before + own).decode("utf-8", "replace")
     return report, own

@@ -20,6 +20,7 @@ import queue
 import random
 import secrets
 import selectors
+import signal
 import struct
 import subprocess
 import threading
@@ -30,15 +31,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report, View, read_report
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report, View, inner, read_report
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Failure
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
 _ABORT = struct.pack(">I", 0xFFFFFFFF)
 _END = struct.pack(">I", 0)
 _CHUNK = 64 * 1024
-_MAX_LINE = 64 * 1024 * 1024
+_MAX_LINE = 32 * 1024 * 1024
+_MAX_WAITING = 2 * _MAX_LINE
+_MAX_DETAILS = 256 * 1024
 _MAX_STDERR = 8 * 1024 * 1024
 _HELLO_SECONDS = 60.0
 _SILENCE_SECONDS = 30.0
@@ -81,12 +85,19 @@ class Reply:
 
 
 class Session(Protocol):
-    """A started remote (or local) command whose stdin, stdout and stderr are pipes of ours."""
+    """A started remote (or local) command whose stdin, stdout and stderr are pipes of ours.
+
+    ``place`` is where the worker belongs, for messages.
+    """
 
     process: subprocess.Popen[bytes]
+    place: str
+
+    def ending(self, report: Report) -> int | None:
+        """The exit status with which the worker's Python left, 128 + N for signal N; None when it was never started."""
 
     def failure(self, report: Report) -> Failure:
-        """Why the worker did not say hello, or left without a result."""
+        """Why it was never started."""
 
 
 class Connection(Protocol):
@@ -146,15 +157,17 @@ def _way(connection: Any) -> Connection:
 
 
 class _LocalSession:
-    def __init__(self, process: subprocess.Popen[bytes], python: str) -> None:
+    place = "on the controller"
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
-        self._python = python
+
+    def ending(self, report: Report) -> int | None:
+        code = self.process.returncode
+        return 128 - code if code < 0 else code
 
     def failure(self, report: Report) -> Failure:
-        said = report.text.strip().splitlines()
-        return Failure(
-            "python-failed", f"on the controller: {self._python} did not run: {said[-1] if said else 'no message'}"
-        )
+        return Failure("python-failed", report.text)
 
 
 class _Local:
@@ -166,11 +179,10 @@ class _Local:
         try:
             process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
         except OSError as error:
-            raise _NotStarted(
-                Failure("no-python", f"on the controller: {argv[0]} cannot be run ({error.strerror}): set python")
-            ) from error
+            place, how = _LocalSession.place, str(error.strerror)
+            raise _NotStarted(Failure("no-python", _no_worker(place, argv[0], 127, how))) from error
         with ended(process):
-            yield _LocalSession(process, argv[0])
+            yield _LocalSession(process)
 
 
 def worker_sources() -> dict[str, str]:
@@ -197,24 +209,36 @@ def _worker() -> tuple[str, bytes]:
 
 
 class _Reader(threading.Thread):
-    """Reads both outputs while the step may be blocked in sending; ends the command when it is silent or too late."""
+    """Reads both outputs while the step may be blocked in sending; ends the command when it is silent or too late.
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], nonce: str, deadline: float, progress: Progress | None
-    ) -> None:
+    Whoever is root in the container wrote what it reads: nothing of it may hang, crash or flood the controller.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], mark: str, deadline: float, progress: Progress | None) -> None:
         super().__init__(daemon=True)
         self.frames: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.stderr = bytearray()
         self.hello = False
         self.broken = ""
+        self.at = ""
         self._process = process
-        self._mark = nonce.encode("ascii") + b"\n"
+        self._mark = mark.encode("ascii") + b"\n"
         self._progress = progress
         self._line = bytearray()
+        self._waiting = 0
+        self._parent = os.getppid()
         self._deadline = time.monotonic() + deadline
         self._silent_after = time.monotonic() + _HELLO_SECONDS
 
     def run(self) -> None:
+        try:
+            self._read_all()
+        except Exception as error:  # whatever it was, the step that waits must hear of an end
+            self._give_up(f"an answer that cannot be read ({type(error).__name__})")
+        finally:
+            self.frames.put(None)
+
+    def _read_all(self) -> None:
         process = self._process
         with selectors.DefaultSelector() as selector:
             for stream in (process.stdout, process.stderr):
@@ -223,16 +247,23 @@ class _Reader(threading.Thread):
                     selector.register(stream, selectors.EVENT_READ)
             # ssh's background master keeps stderr open: the end of stdout together with the process is the end.
             while selector.get_map():
-                now = time.monotonic()
-                if now > min(self._deadline, self._silent_after):
-                    self._give_up("no answer within its deadline" if now > self._deadline else "no sign of life")
+                self._check_time()
                 ready = selector.select(0.5 if process.stdout in selector.get_map() else 0.01)
                 for key, _events in ready:
                     if not self._take(key.fd, key.fileobj is process.stdout):
                         selector.unregister(key.fileobj)
                 if not ready and process.poll() is not None:
                     break
-        self.frames.put(None)
+
+    def _check_time(self) -> None:
+        now = time.monotonic()
+        if now > self._deadline:
+            self._give_up("no answer within its deadline")
+        elif now > self._silent_after:
+            self._give_up("no sign of life")
+        elif os.getppid() != self._parent:
+            # Ansible's main process was killed and left this one of its workers behind, alone and unseen.
+            self._give_up("ansible-playbook is gone")
 
     def _give_up(self, why: str) -> None:
         if not self.broken:
@@ -250,6 +281,8 @@ class _Reader(threading.Thread):
             if len(self.stderr) < _MAX_STDERR:
                 self.stderr += data
             return True
+        if self.broken:
+            return True
         self._silent_after = time.monotonic() + _SILENCE_SECONDS
         *lines, rest = data.split(b"\n")
         for line in lines:
@@ -266,22 +299,43 @@ class _Reader(threading.Thread):
             # A login shell may have printed anything before, even without an end of line.
             self.hello = line.endswith(self._mark)
             return
-        try:
-            frame = json.loads(line)
-            kind = frame["kind"]
-        except (ValueError, TypeError, KeyError):
+        frame = _frame(line)
+        if frame is None:
             self._give_up("an answer that is no frame")
-            return
-        if kind == "progress":
+        elif frame["kind"] == "progress":
             if self._progress:
                 self._progress(frame)
-        elif kind != "beat":
-            if self.frames.qsize() > 1000:
+        elif frame["kind"] == "at":
+            self.at = frame["what"]
+        elif frame["kind"] != "beat":
+            self._waiting += len(line)
+            if self._waiting > _MAX_WAITING:
                 self._give_up("more answers than were asked for")
             self.frames.put(frame)
-            if kind in ("result", "error"):
+            if frame["kind"] in ("result", "error"):
                 # The worker is done and beats no more; the node's view may take longer.
                 self._silent_after = self._deadline
+
+
+# What a frame of a kind must hold; kinds of the operations themselves are theirs to check.
+_FORMS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "progress": {"done": (int, float), "total": (int, float), "what": str},
+    "at": {"what": str},
+    "result": {"value": dict},
+    "error": {"code": str, "message": str, "details": dict},
+}
+
+
+def _frame(line: bytes) -> dict[str, Any] | None:
+    """The frame in a line, None for anything else."""
+    try:
+        frame = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
+        return None
+    form = _FORMS.get(frame["kind"], {})
+    return frame if all(isinstance(frame.get(name), kind) for name, kind in form.items()) else None
 
 
 def _send(stream: Any, frame: Frame) -> None:
@@ -317,8 +371,8 @@ def _drive(reader: _Reader, stream: Any, request: Request, answer: Answer) -> di
                 value: dict[str, Any] = frame["value"]
                 return value
             if frame["kind"] == "error":
-                raise StepError(frame["code"], frame["message"], frame["details"])
-            for reply in answer(frame):
+                raise _refusal(frame)
+            for reply in _answers(answer, frame):
                 _send(stream, reply)
             stream.flush()
     except BrokenPipeError:
@@ -330,17 +384,36 @@ def _last_word(reader: _Reader) -> dict[str, Any] | None:
     reader.join()
     while (frame := reader.frames.get()) is not None:
         if frame["kind"] == "error":
-            raise StepError(frame["code"], frame["message"], frame["details"])
+            raise _refusal(frame)
     return None
+
+
+def _refusal(frame: dict[str, Any]) -> StepError:
+    """The worker's error; details of a size that no error has are left out."""
+    details = frame["details"]
+    if len(json.dumps(details)) > _MAX_DETAILS:
+        details = {}
+    return StepError(visible(frame["code"]), visible(frame["message"]), details)
+
+
+def _answers(answer: Answer, frame: dict[str, Any]) -> Iterator[Frame]:
+    """The step's answer to a frame; a frame that the step cannot make sense of is the worker's fault."""
+    try:
+        yield from answer(frame)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        kind = visible(frame["kind"])
+        raise AnsibleConnectionFailure(
+            f"in the container: the worker's {kind!r} is not as agreed ({error!r})"
+        ) from error
 
 
 def _converse(way: Connection, request: Request, answer: Answer, progress: Progress | None) -> Reply:
     nonce = secrets.token_hex(8)
     boot, _packed = _worker()
-    argv = [request.python, "-B", "-c", boot, nonce, f"{request.timeout:g}"]
+    argv = [request.python, "-B", "-c", boot, inner(nonce), f"{request.timeout:g}"]
     with way.open_session(argv, nonce, request.view) as session:
         stream = session.process.stdin
-        reader = _Reader(session.process, nonce, request.timeout + 5, progress)
+        reader = _Reader(session.process, inner(nonce), request.timeout + 5, progress)
         reader.start()
         result = _drive(reader, stream, request, answer)
         with contextlib.suppress(OSError):
@@ -349,15 +422,39 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
         session.process.wait()
         report, _rest = read_report(bytes(reader.stderr), nonce)
         if result is None:
-            raise _lost(session, reader, report)
+            raise _lost(session, reader, report, request.python)
         return Reply(result, "\n".join(report.view) if request.view and not isinstance(way, _Local) else None)
 
 
-def _lost(session: Session, reader: _Reader, report: Report) -> Exception:
-    if reader.broken:
-        return AnsibleConnectionFailure(f"{session.failure(report).message} ({reader.broken}: the command was ended)")
-    if reader.hello:
-        return AnsibleConnectionFailure(
-            f"in the container: the worker ended without a result. {session.failure(report).message}"
-        )
-    return _NotStarted(session.failure(report))
+def _lost(session: Session, reader: _Reader, report: Report, python: str) -> Exception:
+    """Why there is no result: the way, the interpreter, the worker or what it worked on."""
+    status = session.ending(report)
+    if status is None and not reader.broken:
+        failure = session.failure(report)
+        return AnsibleConnectionFailure(failure.message) if reader.hello else _NotStarted(failure)
+    lines = report.text.strip().splitlines()
+    how = f"{reader.broken}, so it was ended" if reader.broken else _ending(status or 0)
+    said = f". It said: {visible(lines[-1])}" if lines else ""
+    if not reader.hello:
+        return AnsibleConnectionFailure(_no_worker(session.place, python, status, how + said))
+    if reader.at and status and status > 128 and not reader.broken:
+        text = f"{visible(reader.at)}: {python} crashed on it {session.place} ({how}){said}"
+        return StepError("crash", text)
+    return AnsibleConnectionFailure(f"{session.place}: the worker ended without a result ({how}){said}")
+
+
+def _no_worker(place: str, python: str, status: int | None, how: str) -> str:
+    fix = "set training_python (or the module's option python) to the interpreter that trains"
+    if not python:
+        return f"{place}: no interpreter is named: {fix}"
+    if status in (126, 127):
+        return f"{place}: there is no Python at {python}: {fix}"
+    return f"{place}: {python} did not start the worker, which takes a Python 3.9 or newer ({how}): {fix}"
+
+
+def _ending(status: int) -> str:
+    if status <= 128:
+        return f"exit status {status}"
+    with contextlib.suppress(ValueError):
+        return f"signal {status - 128}, {signal.Signals(status - 128).name}"
+    return f"signal {status - 128}"

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,23 @@ def explain(vmid: int, login: Login, returncode: int | None, report: Report) -> 
     )
 
 
+# What the tools that enter a container print when they could not; a command's own exit status says nothing then.
+_NOT_ENTERED = re.compile(
+    r"^lxc-attach: |^container '\d+' not running|^Configuration file '|^sudo: |^can't lock file|not allowed to", re.M
+)
+
+
+def ending(report: Report) -> int | None:
+    """The status with which a command in the container left (128 + N for signal N), None when it was not run there."""
+    left = report.facts.get("left", "")
+    if not report.entered or not left.isdigit() or _NOT_ENTERED.search(report.text):
+        return None
+    return int(left)
+
+
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    return visible(lines[-1]) if lines else ""
 
 
 def _missing(login: Login, tool: str) -> Failure:

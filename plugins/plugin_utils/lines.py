@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+
 # The word that a line shows for a step, by the module that does it.
 STEPS = {
     "trainops.proxmox.syntax_check": "check",
@@ -36,17 +38,17 @@ def step_word(action: str | None) -> str | None:
 
 def step_line(host: str, width: int, step: str, text: str) -> str:
     """``ct200  check    2 files compile``: the host padded to ``width``, the step to the longest word of all."""
-    return f"{host:<{width}}  {step:<{_STEP_WIDTH}}  {text}".rstrip()
+    return visible(f"{host:<{width}}  {step:<{_STEP_WIDTH}}  {text}".rstrip())
 
 
 def task_line(host: str, width: int, task: str, text: str) -> str:
     """The line of an ordinary module: its task's name instead of a step."""
-    return f"{host:<{width}}  {task}: {text}"
+    return visible(f"{host:<{width}}  {task}: {text}")
 
 
 def beneath(line: str, body: Iterable[str], indent: int) -> str:
     """``line`` and, indented beneath it, every line of ``body``."""
-    return "\n".join([line, *(f"{'':{indent}}{text}".rstrip() for text in body)])
+    return "\n".join([line, *(f"{'':{indent}}{visible(text)}".rstrip() for text in body)])
 
 
 def failure(result: Mapping[str, Any]) -> tuple[str, list[str]]:

@@ -29,6 +29,8 @@ def slot(directory: str, node: str, limit: int, patience: float) -> Iterator[Non
 
     Raises TrainopsError when none got free within ``patience`` seconds.
     """
+    if limit < 1:
+        raise TrainopsError(f"proxmox_sessions is {limit}: at least 1 session to {node} is needed")
     os.makedirs(directory, mode=0o700, exist_ok=True)
     digest = hashlib.sha256(node.encode()).hexdigest()[:16]
     handle = _take(directory, digest, limit, time.monotonic() + patience)

@@ -6,14 +6,24 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import StepError, TrainopsError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible_values
 
 display = Display()
+
+# What Ansible itself acts on in a result. A step gives warnings of its own, the rest it never sets.
+_ANSIBLES = {"ansible_facts", "deprecations", "exception", "invocation", "failed_when_result", "_ansible_no_log"}
+
+
+def _ours(values: dict[str, Any]) -> dict[str, Any]:
+    """The values without what whoever is root in the container could say to Ansible with them."""
+    return {name: value for name, value in values.items() if name not in _ANSIBLES and not name.startswith("_")}
 
 
 class StepAction(ActionBase):
@@ -36,20 +46,25 @@ class StepAction(ActionBase):
         result.update(changed=False, failed=False)
         try:
             _validation, options = self.validate_argument_spec_from_docs()
-            result.update(self.step(options, task_vars or {}))
+            result.update(_ours(self.step(options, task_vars or {})))
         except AnsibleActionFail as error:
             result.update(failed=True, msg=error.message, code="option")
         except StepError as error:
-            result.update(error.details, failed=True, msg=error.message, code=error.code)
+            details = {name: value for name, value in _ours(error.details).items() if name != "warnings"}
+            result.update(details, failed=True, msg=error.message, code=error.code)
         except TrainopsError as error:
             result.update(failed=True, msg=str(error), code="option")
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            display.vvv(traceback.format_exc())
+            text = f"the worker's answer is not as agreed ({error!r}): it is not the worker that was sent"
+            result.update(failed=True, msg=text, code="protocol")
         if result.get("warnings"):
             # Ansible prints them without the host, among those of other hosts.
             host = (task_vars or {}).get("inventory_hostname", "")
             result["warnings"] = [f"{host}: {warning}" for warning in result["warnings"]]
         if result["failed"]:
             result.setdefault("summary", str(result["msg"]).splitlines()[0] if result["msg"] else "failed")
-        return result
+        return visible_values(result, "summary", "msg", "table", "warnings")
 
     def validate_argument_spec_from_docs(self) -> tuple[Any, dict[str, Any]]:
         """The task's options, checked against the docs of the module of the same name."""

@@ -98,7 +98,7 @@ def test_an_exchange_is_one_session() -> None:
 
 def test_no_python_is_named_with_the_option_that_sets_it() -> None:
     with pytest.raises(
-        AnsibleConnectionFailure, match=r"no Python at /opt/none/python in container 200.*training_python"
+        AnsibleConnectionFailure, match=r"in container 200 .*no Python at /opt/none/python: set training_python"
     ):
         exchange(connect("ct200"), Request("wait", {}, python="/opt/none/python"))
 

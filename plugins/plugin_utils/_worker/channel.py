@@ -99,6 +99,10 @@ class Channel:
             self._progress_at = now
             self.send("progress", {"done": done, "total": total, "what": what})
 
+    def at(self, what: str) -> None:
+        """Tell the controller what is worked on, so that it can name it when this process is struck down there."""
+        self.send("at", {"what": what})
+
     def watch(self, deadline: float) -> None:
         """Heartbeat: ends this process when the controller is gone or ``deadline`` seconds have passed."""
         poll = select.poll()

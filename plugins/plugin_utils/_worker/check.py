@@ -146,6 +146,7 @@ def _read_all(
             raise WorkerError(
                 "source-changed", f"{item['path']} changed on the controller while it was sent: try again"
             )
+        channel.at(item["path"])
         facts, found = read_file(item["kind"], item["path"], data)
         if found:
             refused[_key(item)] = found

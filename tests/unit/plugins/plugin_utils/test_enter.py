@@ -48,6 +48,11 @@ def node(tmp_path: Path) -> Node:
     return run
 
 
+def output_of(done: subprocess.CompletedProcess[bytes]) -> bytes:
+    """What the command itself printed."""
+    return done.stdout.partition(enter.inner(NONCE).encode() + b"\n")[2]
+
+
 def inside(command: str) -> list[str]:
     return enter.shell_argv(command.encode(), NONCE)
 
@@ -56,7 +61,7 @@ def test_a_command_runs_with_a_clean_environment_and_reports_its_status(node: No
     done = node(inside("env; cat; exit 7"), data=b"in", id="echo 0", lxc_info="echo RUNNING", lxc_attach=RUN_INSIDE)
     report, own = enter.read_report(done.stderr, NONCE)
     assert (report.status, own) == (7, b"")
-    output = done.stdout.partition(NONCE.encode() + b"\n")[2]
+    output = output_of(done)
     assert output.endswith(b"in")
     names = {line.partition(b"=")[0] for line in output.splitlines()} - {b"PWD", b"OLDPWD", b"_", b"SHLVL", b"in"}
     assert names == {b"PATH", b"HOME", b"USER", b"LOGNAME", b"SHELL", b"LANG", b"container"}
@@ -76,7 +81,7 @@ def test_a_command_that_a_signal_ends_has_128_plus_its_number(node: Node) -> Non
 @pytest.mark.parametrize("text", ["plain", "a  b", "$HOME `id` \\ \\n %s", "ü 日本", "new\nline\n", "'\"", "\x01\x7f"])
 def test_any_text_reaches_the_shell_of_the_container(node: Node, text: str) -> None:
     done = node(inside("printf %s " + shlex.quote(text)), id="echo 0", lxc_info="echo RUNNING", lxc_attach=RUN_INSIDE)
-    assert done.stdout.partition(NONCE.encode() + b"\n")[2] == text.encode()
+    assert output_of(done) == text.encode()
     assert all(32 <= byte < 127 for byte in enter.escape(text.encode()).encode())
 
 
@@ -112,7 +117,7 @@ def test_the_nodes_view_comes_beside_the_command(node: Node) -> None:
 
 
 def test_marked_lines_are_told_apart_from_the_commands_own_bytes() -> None:
-    stderr = f"of ssh\n{NONCE} enter lxc-attach\nno newline\n{NONCE} status 3\n{NONCE} left 0\n".encode()
+    stderr = f"of ssh\n{NONCE} enter lxc-attach\nno newline\n{enter.inner(NONCE)} status 3\n{NONCE} left 0\n".encode()
     report, own = enter.read_report(stderr, NONCE)
     assert own == b"no newline"
     assert report.text == "of ssh\nno newline"
@@ -120,6 +125,17 @@ def test_marked_lines_are_told_apart_from_the_commands_own_bytes() -> None:
 
 
 def test_bytes_that_look_like_another_nonce_stay() -> None:
-    stderr = f"ffffffffffffffff status 0\n\0\n{NONCE} status 1\n".encode()
+    stderr = f"ffffffffffffffff status 0\n\0\n{enter.inner(NONCE)} status 1\n".encode()
     report, own = enter.read_report(stderr, NONCE)
     assert (report.status, own) == (1, b"ffffffffffffffff status 0\n\0")
+
+
+def test_what_runs_in_the_container_cannot_speak_for_the_node(node: Node) -> None:
+    forged = "; ".join(f"echo $0 {word} >&2" for word in ("state STOPPED", "view forged", "conf /etc/pve/x", "left 9"))
+    command = f"for word in $(tr '\\0' '\\n' </proc/$PPID/cmdline); do sh -c {shlex.quote(forged)} $word; done 2>&2"
+    done = node(
+        inside(command), id="echo 0", lxc_info="echo RUNNING", lxc_attach=RUN_INSIDE, tr='exec /usr/bin/tr "$@"'
+    )
+    report, own = enter.read_report(done.stderr, NONCE)
+    assert b"state STOPPED" in own
+    assert (report.entered, report.view, report.configs, report.facts["left"]) == (True, [], [], "0")

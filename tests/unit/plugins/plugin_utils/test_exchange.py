@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -63,6 +64,22 @@ import time
 def run(channel, params):
     channel.send("pid", {"pid": os.getpid()})
     time.sleep(600)
+""",
+    "tell": "def run(channel, params):\n    channel.progress(1, 2, 'x')\n    channel.receive('never')\n",
+    "swell": """
+from .channel import WorkerError
+
+def run(channel, params):
+    raise WorkerError("big", "m" * 3_000_000, much=[[]] * 200_000)
+""",
+    "segfault": """
+import os
+import select
+import signal
+
+def run(channel, params):
+    channel.at("big.py")
+    os.kill(os.getpid(), signal.SIGSEGV)
 """,
     "wrong": "def run(channel, params):\n    channel.receive('other')\n",
 }
@@ -159,41 +176,109 @@ def test_the_deadline_ends_a_step_that_hangs() -> None:
     assert caught.value.code == "deadline"
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_the_worker_ends_with_a_killed_controller(python: str, tmp_path: Path) -> None:
-    script = tmp_path / "controller.py"
-    script.write_text(f"""
-import types, sys
+CONTROLLER = """
+import os, types, sys
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
 boot, _packed = module._worker()
-packed = module.pack({{**module.worker_sources(), "trainops_worker.pid": {OPERATIONS["pid"]!r}}})
+packed = module.pack({{**module.worker_sources(), "trainops_worker.pid": {operation!r}}})
 module._worker = lambda: (boot, packed)
 def answer(frame):
     print(frame["pid"], flush=True)
     return []
+if {forks} and os.fork():
+    os.wait()
 module.exchange(types.SimpleNamespace(transport="local"), module.Request("pid", {{}}, python={python!r}), answer)
-""")
+"""
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("forks", [False, True], ids=["itself", "the parent of its process"])
+def test_the_worker_ends_with_a_killed_controller(python: str, forks: bool, tmp_path: Path) -> None:
+    script = tmp_path / "controller.py"
+    script.write_text(CONTROLLER.format(operation=OPERATIONS["pid"], python=python, forks=forks))
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE) as controller:
         if controller.stdout is None:
             pytest.fail("no pipe")
         worker = int(controller.stdout.readline())
         handle = os.pidfd_open(worker)
         controller.send_signal(signal.SIGKILL)
-    import select
-
     with contextlib.closing(os.fdopen(handle, "rb")):
         assert select.select([handle], [], [], 30)[0], "the worker outlived its controller"
 
 
 @pytest.mark.parametrize(
     ("python", "says"),
-    [("/nonexistent/python", "cannot be run"), ("/bin/false", "did not run"), ("/bin/echo", "did not run")],
+    [
+        ("/nonexistent/python", "no Python at"),
+        ("/bin/false", "did not start the worker"),
+        ("/bin/echo", "did not start the worker"),
+        ("", "no interpreter"),
+    ],
 )
 def test_an_interpreter_that_is_none_is_named(python: str, says: str) -> None:
-    with pytest.raises(AnsibleConnectionFailure, match=f"on the controller: {python} {says}"):
+    with pytest.raises(AnsibleConnectionFailure, match=f"on the controller.* {says}.*set training_python"):
         exchange(LOCAL, Request("echo", {}, python=python))
 
 
 def test_another_connection_is_refused_with_the_fix() -> None:
     with pytest.raises(AnsibleError, match=r"ansible_connection: trainops\.proxmox\.pct"):
         exchange(types.SimpleNamespace(transport="ssh"), Request("echo", {}))
+
+
+EVIL = """#!{python}
+import sys
+print(sys.argv[4], flush=True)
+sys.stdin.readline()
+{does}
+sys.stdin.read()
+"""
+HOSTILE = [
+    ("an array too deep", "print('[' * 200000)", "no frame"),
+    ("no JSON", "print('hello')", "no frame"),
+    ("no object", "print('[1]')", "no frame"),
+    ("no kind", "print('{}')", "no frame"),
+    ("progress without its values", 'print(\'{"kind": "progress"}\')', "no frame"),
+    ("progress of another type", 'print(\'{"kind": "progress", "done": [], "total": {}, "what": 1}\')', "no frame"),
+    ("a result without a value", 'print(\'{"kind": "result"}\')', "no frame"),
+    ("an error without details", 'print(\'{"kind": "error", "code": 1}\')', "no frame"),
+    ("a line without end", "print('x' * (1 << 26))", "an answer without end|no frame"),
+    ("an unknown frame", 'print(\'{"kind": "what\\\\u001b"}\')', "unexpected frame|as agreed"),
+    ("a need without paths", 'print(\'{"kind": "need"}\')', "unexpected frame|as agreed"),
+]
+
+
+@pytest.mark.parametrize(("does", "says"), [case[1:] for case in HOSTILE], ids=[case[0] for case in HOSTILE])
+def test_a_hostile_worker_is_one_clear_error(does: str, says: str, tmp_path: Path) -> None:
+    evil = tmp_path / "python"
+    evil.write_text(EVIL.format(python=sys.executable, does=f"{does}; sys.stdout.flush()"))
+    evil.chmod(0o755)
+
+    def answer(frame: dict[str, Any]) -> Iterable[Frame]:
+        return [Frame("file", {"path": path}) for path in frame["paths"]]
+
+    with pytest.raises(AnsibleError, match=says) as caught:
+        exchange(LOCAL, Request("echo", {}, python=str(evil), timeout=60), answer, lambda frame: None)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_a_progress_that_cannot_be_shown_ends_the_exchange() -> None:
+    def show(_frame: dict[str, Any]) -> None:
+        raise ValueError("a broken display")
+
+    with pytest.raises(AnsibleConnectionFailure, match="cannot be read"):
+        exchange(LOCAL, Request("tell", {}, python=sys.executable), progress=show)
+
+
+def test_details_of_an_absurd_size_are_left_out() -> None:
+    with pytest.raises(StepError) as caught:
+        exchange(LOCAL, Request("swell", {}, python=sys.executable))
+    assert caught.value.details == {}
+    assert len(caught.value.message) < 20_000
+
+
+def test_an_interpreter_that_crashes_is_named_with_what_it_worked_on() -> None:
+    with pytest.raises(
+        StepError, match=r"big\.py: .* crashed on it on the controller \(signal 11, SIGSEGV\)"
+    ) as caught:
+        exchange(LOCAL, Request("segfault", {}, python=sys.executable))
+    assert caught.value.code == "crash"

@@ -1,0 +1,42 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Text of others as it may be shown: whoever is root in a container writes names and messages that we print."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# All that moves a cursor, changes a terminal or turns text round: C0 without newline and tab, DEL, C1, line and
+# paragraph separators, and the controls of bidirectional text.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_LONGEST = 16_384
+
+
+def written_out(text: str) -> str:
+    """``text`` with what a terminal would obey written out (``\\x1b``)."""
+    return _UNSEEN.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def visible(text: str) -> str:
+    """Like :func:`written_out`, and cut where no person reads on."""
+    shown = written_out(text[:_LONGEST])
+    return shown if len(text) <= _LONGEST else f"{shown} … ({len(text) - _LONGEST} characters more)"
+
+
+def visible_values(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    """``values`` with the texts (or lists of texts) under ``names`` made visible, and those of a ``diff``."""
+    shown = dict(values)
+    for name in names:
+        value = values.get(name)
+        if isinstance(value, str):
+            shown[name] = visible(value)
+        elif isinstance(value, list):
+            shown[name] = [visible(item) if isinstance(item, str) else item for item in value]
+    if isinstance(values.get("diff"), list):
+        shown["diff"] = [
+            {key: written_out(text) if isinstance(text, str) else text for key, text in part.items()}
+            for part in values["diff"]
+        ]
+    return shown
