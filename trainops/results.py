@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
 
+_READING = ("check", "gpus")  # steps that change nothing
 _ENDINGS = ("runner_on_ok", "runner_on_failed", "runner_on_unreachable")
 
 
@@ -94,6 +95,7 @@ class Ending:
 def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: str, check: bool) -> Result:
     """The result of a run from ansible-runner's events (dicts with ``event``, ``event_data``, ``stdout``)."""
     steps: dict[str, list[StepResult]] = {}
+    begun: dict[str, str] = {}
     stats: Mapping[str, Any] | None = None
     output, complete = [], True
     for event in events:
@@ -104,9 +106,13 @@ def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: s
         data = event.get("event_data") or {}
         if event.get("event") == "playbook_on_stats":
             stats = data
+        elif event.get("event") == "runner_on_start":
+            begun[str(data.get("host", ""))] = _step_name(data)
         elif event.get("event") in _ENDINGS:
             step = _step(str(event["event"]), data)
             steps.setdefault(step.host, []).append(step)
+        if event.get("event") in (*_ENDINGS, "runner_on_skipped"):
+            begun.pop(str(data.get("host", "")), None)
     hosts = {host: _host(host, tuple(steps.get(host, ())), stats) for host in _names(steps, stats)}
     text = "\n".join(output)
     reason = _reason(hosts, ending, complete and stats is not None)
@@ -117,7 +123,9 @@ def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: s
         playbook=playbook,
         check=check,
         hosts=hosts,
-        message=_message(reason, hosts, ending, text),
+        message=_early(ending, hosts, {} if check else begun, check)
+        if ending.aborted
+        else _message(reason, hosts, ending, text),
         output=text,
         seconds=round(ending.seconds, 3),
     )
@@ -131,7 +139,7 @@ def _step(event: str, data: Mapping[str, Any]) -> StepResult:
     said = str(values.get("summary") or values.get("msg") or "").partition("\n")[0]
     return StepResult(
         host=str(data.get("host", "")),
-        step=lines.step_word(action) or str(data.get("task", "")),
+        step=_step_name(data),
         action=action,
         changed=bool(values.get("changed")),
         failed=event == "runner_on_failed" and not data.get("ignore_errors"),
@@ -139,6 +147,11 @@ def _step(event: str, data: Mapping[str, Any]) -> StepResult:
         summary=lines.failure(values)[0] if bad else said,
         values=values,
     )
+
+
+def _step_name(data: Mapping[str, Any]) -> str:
+    action = str(data.get("resolved_action") or data.get("task_action") or "")
+    return lines.step_word(action) or str(data.get("task", ""))
 
 
 def _names(steps: Mapping[str, Any], stats: Mapping[str, Any] | None) -> list[str]:
@@ -170,24 +183,33 @@ def _reason(hosts: Mapping[str, HostResult], ending: Ending, complete: bool) -> 
         return Reason.UNREACHABLE
     if ending.rc:
         return Reason.FAILED
-    if ending.rc is None or not complete:
+    if not complete:
         return Reason.INCOMPLETE
     return Reason.OK if hosts else Reason.FAILED
+
+
+def _early(ending: Ending, hosts: Mapping[str, HostResult], begun: Mapping[str, str], check: bool) -> str:
+    """Why a run was ended early, and what it had done by then; ``begun`` are the steps under way, by host."""
+    said = "canceled before its end"
+    if ending.aborted is Reason.DEADLINE:
+        said = f"not finished within its deadline, ended after {ending.seconds:.0f} s"
+    done = [step for host in hosts.values() for step in host.steps if step.changed and not check]
+    parts = [f"{step.host} {step.step}: {step.summary}" for step in done]
+    parts += [
+        f"{host} {step}: under way, it may have taken effect" for host, step in begun.items() if step not in _READING
+    ]
+    return f"{said}; {'; '.join(parts) or 'nothing was changed by then'}"
 
 
 def _message(reason: Reason, hosts: Mapping[str, HostResult], ending: Ending, output: str) -> str:
     if reason is Reason.OK:
         return ""
-    if reason is Reason.CANCELED:
-        return "canceled before its end"
-    if reason is Reason.DEADLINE:
-        return f"not finished within its deadline, ended after {ending.seconds:.0f} s"
     if reason is Reason.INCOMPLETE:
         return "ansible-playbook ended without its account of what it did: see the output"
     bad = [step for host in hosts.values() for step in host.steps if step.failed or step.unreachable]
     if bad and any(host.failed or host.unreachable for host in hosts.values()):
         return "; ".join(f"{step.host} {step.step}: {step.summary}" for step in bad)
-    if ending.rc == 0:
+    if not ending.rc:
         return "no host did anything: does the inventory have the playbook's hosts, and does the limit leave some?"
     return _error(output) or f"ansible-playbook ended with status {ending.rc}"
 

@@ -25,6 +25,7 @@ from trainops.results import Ending, Reason, Result, read_result
 COLLECTION = "trainops.proxmox"
 
 _POLL_SECONDS = 0.25
+_PATIENCE_SECONDS = 5.0  # for ansible-playbook to end by itself once it has given its account
 _MAX_RESULT_CHARACTERS = 64 * 1024 * 1024
 _NOT_FOUND = "could not be found"
 
@@ -188,6 +189,7 @@ class _Events:
 
     def __init__(self, on_output: Output | None) -> None:
         self.all: list[dict[str, Any]] = []
+        self.accounted = False  # whether ansible-playbook has given its account, the last thing that it does
         self._on_output = on_output
         self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -195,6 +197,7 @@ class _Events:
     def take(self, event: dict[str, Any]) -> bool:
         """ansible-runner's event handler; False means that it need not keep a file of the event."""
         self.all.append(event)
+        self.accounted |= event.get("event") == "playbook_on_stats"
         if self._on_output and event.get("stdout"):
             if self._thread is None:
                 # Not before the first event: ansible-playbook is forked from a process with one thread only.
@@ -226,7 +229,8 @@ def _private_folder() -> Iterator[Path]:
 
 def _run(order: _Order, on_output: Output | None) -> tuple[list[dict[str, Any]], int | None, Reason | None]:
     """The events of a run, its status, and why it was ended early, if it was."""
-    events, watch = _Events(on_output), _Watch(order)
+    events = _Events(on_output)
+    watch = _Watch(order, lambda: events.accounted)
     with _private_folder() as folder:
         runner = _runner(order, folder, events, watch)
         try:
@@ -237,7 +241,7 @@ def _run(order: _Order, on_output: Output | None) -> tuple[list[dict[str, Any]],
             watch.end_processes()
             raise
     events.finish()
-    return events.all, None if watch.aborted else runner.rc, watch.aborted
+    return events.all, None if watch.ended else runner.rc, watch.aborted
 
 
 def _pexpect_timeout() -> type[Exception]:
@@ -248,26 +252,40 @@ def _pexpect_timeout() -> type[Exception]:
 
 
 class _Watch:
-    """ansible-runner asks it several times a second whether to stop; when so, it ends the run itself, gently first."""
+    """ansible-runner asks it several times a second whether to stop; when so, it ends the run itself, gently first.
 
-    def __init__(self, order: _Order) -> None:
+    ``aborted`` says why a run was ended before it was done, ``ended`` that its processes had to be ended.
+    """
+
+    def __init__(self, order: _Order, accounted: Callable[[], bool]) -> None:
         self.aborted: Reason | None = None
+        self.ended = False
         self._order = order
+        self._accounted = accounted
         self._masters = set(processes.masters())
         self._deadline = None if order.timeout is None else time.monotonic() + order.timeout
+        self._last: float | None = None
 
     def __call__(self) -> bool:
-        if self.aborted is None:
-            if self._order.canceled():
-                self.aborted = Reason.CANCELED
-            elif self._deadline is not None and time.monotonic() > self._deadline:
-                self.aborted = Reason.DEADLINE
-            if self.aborted:
+        reason = None if self.ended else self._reason()
+        if reason and self._accounted():
+            # Everything was done: it is no more unfinished, and has a moment left to end by itself.
+            self._last = self._last or time.monotonic() + _PATIENCE_SECONDS
+            if time.monotonic() > self._last:
                 self.end_processes()
-        return self.aborted is not None
+        elif reason and processes.marked(self._order.mark):
+            self.aborted = reason
+            self.end_processes()
+        return self.ended
+
+    def _reason(self) -> Reason | None:
+        if self._order.canceled():
+            return Reason.CANCELED
+        return Reason.DEADLINE if self._deadline is not None and time.monotonic() > self._deadline else None
 
     def end_processes(self) -> None:
         """Nothing of the run is left on this machine, however often Ctrl-C is pressed meanwhile."""
+        self.ended = True
         ending = threading.Thread(target=processes.end, args=(self._order.mark, self._masters))
         ending.start()
         while ending.is_alive():
@@ -280,8 +298,9 @@ def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:
     from ansible_runner.runner import Runner
 
     (folder / "env").mkdir(mode=0o700)
-    with open(os.open(folder / "env" / "extravars", os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="utf-8") as stream:
-        stream.write(order.extravars)
+    _write(folder / "env" / "extravars", order.extravars)
+    # As a file, since ansible-runner takes no settings from its caller where the folder has none.
+    _write(folder / "env" / "settings", json.dumps({"pexpect_timeout": _POLL_SECONDS, "suppress_output_file": True}))
     config = RunnerConfig(
         private_data_dir=str(folder),
         project_dir=str(order.cwd),
@@ -289,7 +308,6 @@ def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:
         inventory=order.inventory or None,
         cmdline=shlex.join(order.arguments) or None,
         envvars={**order.environment, processes.MARK: order.mark},
-        settings={"pexpect_timeout": _POLL_SECONDS, "suppress_output_file": True},
         quiet=True,
     )
     config.prepare()
@@ -297,3 +315,8 @@ def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:
     if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
         config.env.pop("ANSIBLE_HOST_KEY_CHECKING", None)
     return Runner(config, event_handler=events.take, cancel_callback=watch)
+
+
+def _write(path: Path, text: str) -> None:
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)

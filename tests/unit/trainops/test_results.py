@@ -41,7 +41,9 @@ def stats(*hosts: str, failures: tuple[str, ...] = (), dark: tuple[str, ...] = (
         ([], 4, None, Reason.FAILED),  # the playbook could not be read
         ([ran()], 0, None, Reason.INCOMPLETE),
         ([ran(), {"uuid": "lost"}, stats("ct200")], 0, None, Reason.INCOMPLETE),
-        ([ran(), stats("ct200")], None, None, Reason.INCOMPLETE),
+        ([ran(), stats("ct200")], None, None, Reason.OK),  # all was done, then it did not end by itself
+        ([ran(), stats("ct200", failures=("ct200",))], None, None, Reason.FAILED),
+        ([ran()], None, None, Reason.INCOMPLETE),
         ([ran(), stats("ct200")], None, Reason.CANCELED, Reason.CANCELED),
         ([ran("runner_on_failed")], None, Reason.DEADLINE, Reason.DEADLINE),
     ],
@@ -103,3 +105,42 @@ def test_a_result_is_plain_data_that_json_takes() -> None:
     read = json.loads(json.dumps(result.as_dict()))
     assert read["reason"] == "ok"
     assert read["hosts"]["ct200"]["steps"][0]["summary"] == "x"
+
+
+def begun(host: str, action: str, task: str = "Do it") -> dict[str, Any]:
+    """The event of a task that starts on a host."""
+    return {"event": "runner_on_start", "event_data": {"host": host, "task": task, "task_action": action}}
+
+
+RELEASE = "trainops.proxmox.training_release"
+COMMAND = "ansible.builtin.command"
+
+
+@pytest.mark.parametrize(
+    ("events", "check", "said"),
+    [
+        ([], False, "nothing was changed by then"),
+        ([begun("ct200", CHECK)], False, "nothing was changed by then"),
+        ([begun("ct200", CHECK), ran(res={"summary": "fine"})], False, "nothing was changed by then"),
+        (
+            [begun("ct200", RELEASE), ran(action=RELEASE, res={"summary": "7c1e live at /root", "changed": True})],
+            False,
+            "ct200 release: 7c1e live at /root",
+        ),
+        (
+            [begun("ct200", RELEASE), ran(action=RELEASE, res={"summary": "7c1e would go live", "changed": True})],
+            True,
+            "nothing was changed by then",
+        ),
+        ([begun("ct200", RELEASE)], False, "ct200 release: under way, it may have taken effect"),
+        ([begun("ct200", COMMAND)], False, "ct200 Do it: under way, it may have taken effect"),
+        ([begun("ct200", COMMAND), ran("runner_on_skipped", action=COMMAND)], False, "nothing was changed by then"),
+    ],
+)
+def test_a_run_that_was_ended_says_what_it_had_done(events: list[dict[str, Any]], check: bool, said: str) -> None:
+    for reason, start in (
+        (Reason.DEADLINE, "not finished within its deadline, ended after 7 s"),
+        (Reason.CANCELED, "canceled before its end"),
+    ):
+        result = read_result(events, Ending(None, reason, 7.0), "site.yml", check=check)
+        assert (result.ok, result.reason, result.message) == (False, reason, f"{start}; {said}")

@@ -15,7 +15,7 @@ import trainops
 from tests.unit.trainops.folders import INVENTORY, runs, until, user_folder
 from trainops import Reason, run_playbook
 from trainops.errors import AnsibleMissing, InventoryNotFound, PlaybookNotFound, TrainopsError, WrongExtravars
-from trainops.runner import find_playbook
+from trainops.runner import _Events, _Order, _runner, _Watch, find_playbook
 
 SAY = "- name: Say\n  ansible.builtin.debug: {msg: 'hello {{ who | default(inventory_hostname) }}'}"
 
@@ -192,9 +192,61 @@ def test_an_ended_run_leaves_no_process(tmp_path: Path, temporary_files: Path, h
     assert result.reason is (Reason.CANCELED if how == "cancel" else Reason.DEADLINE)
     assert not result.ok
     assert result.rc is None
-    assert result.message
+    assert "under way, it may have taken effect" in result.message
     assert not runs(number)
     assert left_behind(temporary_files) == []
+
+
+# Gives its account and then does not end, as with a callback that waits for a log server.
+LINGER = """
+import time
+from pathlib import Path
+from ansible.plugins.callback import CallbackBase
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "aggregate", "linger"
+    def v2_playbook_on_stats(self, stats):
+        Path("accounted").touch()
+        time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+def test_a_run_that_is_done_is_never_called_unfinished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("trainops.runner._PATIENCE_SECONDS", 0.5)
+    folder = user_folder(tmp_path / "user", "- {name: Make, ansible.builtin.command: touch made}")
+    (folder / "callback_plugins").mkdir()
+    (folder / "callback_plugins" / "linger.py").write_text(LINGER)
+    with (folder / "ansible.cfg").open("a") as stream:
+        stream.write("callbacks_enabled = linger\n")
+    cancel = threading.Event()
+
+    def watch() -> None:
+        if until((folder / "accounted").exists) and how == "cancel":
+            cancel.set()
+
+    threading.Thread(target=watch).start()
+    result = trainops.deploy(cwd=folder, limit="one", cancel=cancel, timeout=15 if how == "timeout" else None)
+    assert (result.ok, result.reason, result.rc, result.message) == (True, Reason.OK, None, "")
+    assert result.hosts["one"].changed
+
+
+def test_a_run_whose_processes_have_ended_is_not_ended_again(tmp_path: Path) -> None:
+    order = _Order("x.yml", tmp_path, [], [], "{}", None, lambda: True, {})
+    watch = _Watch(order, lambda: False)
+    assert not watch()
+    assert (watch.aborted, watch.ended) == (None, False)
+
+
+def test_ansible_runner_takes_the_settings(tmp_path: Path) -> None:
+    """It drops those that are given as an argument, and then looks for the end of a run every five seconds only."""
+    order = _Order(str(tmp_path / "x.yml"), tmp_path, [], [], "{}", None, lambda: False, {})
+    private = tmp_path / "private"
+    private.mkdir()
+    config = _runner(order, private, _Events(None), _Watch(order, lambda: False)).config
+    assert config.pexpect_timeout < 1
+    assert config.suppress_output_file is True
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
