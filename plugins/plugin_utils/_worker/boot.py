@@ -52,6 +52,8 @@ class _Memory:
 
 
 def _start() -> None:
+    if sys.version_info < (3, 9):  # noqa: UP036 - this line is for those who name an older one
+        sys.exit(f"this is Python {sys.version_info[0]}.{sys.version_info[1]}")
     # The operation's own children and prints must never reach the conversation: it moves to private descriptors.
     incoming, outgoing, null = os.fdopen(os.dup(0), "rb"), os.dup(1), os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
