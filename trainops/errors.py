@@ -15,6 +15,14 @@ class InventoryNotFound(TrainopsError):
     """An inventory was named that does not exist."""
 
 
+class FolderNotFound(TrainopsError):
+    """The folder to run in does not exist."""
+
+
+class WrongOption(TrainopsError):
+    """An option has a value that cannot be meant, such as a limit that names no host."""
+
+
 class WrongExtravars(TrainopsError):
     """Extra variables that cannot be handed to Ansible."""
 

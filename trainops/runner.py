@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
+import re
 import shlex
 import shutil
 import sys
@@ -19,7 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from trainops import processes
-from trainops.errors import AnsibleMissing, InventoryNotFound, PlaybookNotFound, WrongExtravars
+from trainops.errors import (
+    AnsibleMissing,
+    FolderNotFound,
+    InventoryNotFound,
+    PlaybookNotFound,
+    WrongExtravars,
+    WrongOption,
+)
 from trainops.results import Ending, Reason, Result, read_result
 
 COLLECTION = "trainops.proxmox"
@@ -39,7 +48,6 @@ class _Order:
 
     playbook: str
     cwd: Path
-    inventory: list[str]
     arguments: list[str]
     extravars: str
     timeout: float | None
@@ -76,16 +84,23 @@ def run_playbook(
     Whatever happens, no process and no file of the run is left when this returns or raises; a run that went badly is a
     result, not an exception. May be called in any thread.
 
-    Raises PlaybookNotFound, InventoryNotFound, WrongExtravars, AnsibleMissing; KeyboardInterrupt passes through.
+    An empty ``limit`` or list of inventories is refused: Ansible would run on all hosts.
+
+    Raises FolderNotFound, PlaybookNotFound, InventoryNotFound, WrongExtravars, WrongOption, AnsibleMissing;
+    KeyboardInterrupt passes through.
     """
-    folder = Path(cwd or ".").absolute()
+    folder = _folder(cwd)
     order = _Order(
         playbook=find_playbook(os.fspath(name), folder),
         cwd=folder,
-        inventory=_inventories(inventory, folder),
-        arguments=_arguments(limit, check, diff, verbosity, [_existing(path, folder) for path in extravars_files]),
+        arguments=[
+            *(f"--inventory={source}" for source in _inventories(inventory, folder)),
+            *([] if limit is None else [f"--limit={_limited(limit, folder)}"]),
+            *_arguments(check, diff, verbosity),
+            *(f"--extra-vars=@{_existing(path, folder)}" for path in extravars_files),
+        ],
         extravars=_json(extravars or {}),
-        timeout=timeout,
+        timeout=_seconds(timeout),
         canceled=cancel.is_set if cancel else lambda: False,
         environment=_environment(color),
     )
@@ -112,6 +127,8 @@ def find_playbook(name: str, cwd: Path) -> str:
         if own.is_file():
             return str(own)
         name = f"{COLLECTION}.{name}"
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise PlaybookNotFound(f"{name!r} is no playbook: name a file (site.yml) or one of a collection (a.b.site)")
     if name.startswith(f"{COLLECTION}.") and name.removeprefix(f"{COLLECTION}.") not in _own_playbooks():
         known = ", ".join(f"{COLLECTION}.{playbook}" for playbook in _own_playbooks())
         raise PlaybookNotFound(f"there is no playbook {name}; there are: {known}")
@@ -130,12 +147,49 @@ def _inventories(inventory: Inventory | None, cwd: Path) -> list[str]:
     if inventory is None:
         return []
     sources = [inventory] if isinstance(inventory, str | os.PathLike) else list(inventory)
+    if not sources:
+        raise InventoryNotFound("the list of inventories is empty: name one, or leave it out for that of ansible.cfg")
     found = []
     for source in [os.fspath(source) for source in sources]:
+        if not source.strip(" ,"):
+            raise InventoryNotFound(f"inventory {source!r} names nothing: leave it out for that of ansible.cfg")
         if "," not in source and not (cwd / source).exists():
             raise InventoryNotFound(f"there is no inventory {cwd / source}")
         found.append(source if "," in source else str(cwd / source))
     return found
+
+
+def _folder(cwd: str | os.PathLike[str] | None) -> Path:
+    folder = Path("." if cwd is None else cwd).absolute()
+    if cwd is not None and not os.fspath(cwd):
+        raise FolderNotFound("cwd is empty: name a folder, or leave it out for the current one")
+    if not folder.is_dir():
+        raise FolderNotFound(f"there is no folder {folder}")
+    return folder
+
+
+def _limited(limit: str, cwd: Path) -> str:
+    """The limit as it is. Raises WrongOption for one that names nobody, by which Ansible means everybody."""
+    for pattern in re.split(r"[,:\s]+", limit):
+        if pattern.startswith("@"):
+            try:
+                named = bool((cwd / pattern[1:]).read_text().strip())
+            except (OSError, ValueError) as error:
+                raise WrongOption(f"limit {limit!r}: {cwd / pattern[1:]} cannot be read: {error}") from error
+            if named:
+                return limit
+        elif pattern:
+            return limit
+    raise WrongOption(
+        f"limit {limit!r} names no host, by which Ansible would mean every host: name hosts or groups, "
+        "or leave the limit out (for all)"
+    )
+
+
+def _seconds(timeout: float | None) -> float | None:
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise WrongOption(f"timeout {timeout}: it is a number of seconds above 0")
+    return timeout
 
 
 def _existing(path: str | os.PathLike[str], cwd: Path) -> str:
@@ -144,14 +198,14 @@ def _existing(path: str | os.PathLike[str], cwd: Path) -> str:
     return str(cwd / path)
 
 
-def _arguments(limit: str | None, check: bool, diff: bool, verbosity: int, files: Sequence[str]) -> list[str]:
-    arguments = ["--limit", limit] if limit else []
-    arguments += ["--check"] if check else []
-    arguments += ["--diff"] if diff else []
-    arguments += ["-" + "v" * verbosity] if verbosity else []
-    for path in files:
-        arguments += ["-e", f"@{path}"]
-    return arguments
+def _arguments(check: bool, diff: bool, verbosity: int) -> list[str]:
+    if verbosity < 0:
+        raise WrongOption(f"verbosity {verbosity}: it is 0 or more")
+    return [
+        *(["--check"] if check else []),
+        *(["--diff"] if diff else []),
+        *(["-" + "v" * verbosity] if verbosity else []),
+    ]
 
 
 def _json(extravars: Mapping[str, Any]) -> str:
@@ -305,7 +359,6 @@ def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:
         private_data_dir=str(folder),
         project_dir=str(order.cwd),
         playbook=order.playbook,
-        inventory=order.inventory or None,
         cmdline=shlex.join(order.arguments) or None,
         envvars={**order.environment, processes.MARK: order.mark},
         quiet=True,

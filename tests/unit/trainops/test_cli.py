@@ -56,6 +56,8 @@ def test_rollback_runs_the_users_own_playbook(tmp_path: Path) -> None:
         ("- {name: Stop, ansible.builtin.fail: {msg: broken}}", [], 1, "Stop: FAILED  broken", ""),
         (SAY, ["-i", "gone.yml"], 2, "", "there is no inventory"),
         (SAY, ["-e", "oops"], 2, "", "'oops' is not NAME=VALUE"),
+        (SAY, ["-l", ""], 2, "", "limit '' names no host"),
+        (SAY, ["-i", ""], 2, "", "inventory '' names nothing"),
         (SAY, ["--nope"], 2, "", "No such option"),
         (SAY, ["--timeout", "0"], 2, "", "not in the range"),
         (SAY, ["-l", "nobody"], 1, "no hosts to target", ""),

@@ -14,7 +14,15 @@ import pytest
 import trainops
 from tests.unit.trainops.folders import INVENTORY, runs, until, user_folder
 from trainops import Reason, run_playbook
-from trainops.errors import AnsibleMissing, InventoryNotFound, PlaybookNotFound, TrainopsError, WrongExtravars
+from trainops.errors import (
+    AnsibleMissing,
+    FolderNotFound,
+    InventoryNotFound,
+    PlaybookNotFound,
+    TrainopsError,
+    WrongExtravars,
+    WrongOption,
+)
 from trainops.runner import _Events, _Order, _runner, _Watch, find_playbook
 
 SAY = "- name: Say\n  ansible.builtin.debug: {msg: 'hello {{ who | default(inventory_hostname) }}'}"
@@ -233,7 +241,7 @@ def test_a_run_that_is_done_is_never_called_unfinished(
 
 
 def test_a_run_whose_processes_have_ended_is_not_ended_again(tmp_path: Path) -> None:
-    order = _Order("x.yml", tmp_path, [], [], "{}", None, lambda: True, {})
+    order = _Order("x.yml", tmp_path, [], "{}", None, lambda: True, {})
     watch = _Watch(order, lambda: False)
     assert not watch()
     assert (watch.aborted, watch.ended) == (None, False)
@@ -241,7 +249,7 @@ def test_a_run_whose_processes_have_ended_is_not_ended_again(tmp_path: Path) -> 
 
 def test_ansible_runner_takes_the_settings(tmp_path: Path) -> None:
     """It drops those that are given as an argument, and then looks for the end of a run every five seconds only."""
-    order = _Order(str(tmp_path / "x.yml"), tmp_path, [], [], "{}", None, lambda: False, {})
+    order = _Order(str(tmp_path / "x.yml"), tmp_path, [], "{}", None, lambda: False, {})
     private = tmp_path / "private"
     private.mkdir()
     config = _runner(order, private, _Events(None), _Watch(order, lambda: False)).config
@@ -275,9 +283,29 @@ def test_an_interrupted_command_leaves_nothing(tmp_path: Path, temporary_files: 
     [
         ({"name": "missing.yml"}, PlaybookNotFound, "/missing.yml"),
         ({"name": "nope"}, PlaybookNotFound, "trainops.proxmox.nope; there are: trainops.proxmox."),
+        ({"name": "--list-hosts"}, PlaybookNotFound, "trainops.proxmox.--list-hosts' is no playbook"),
+        ({"name": "-e.a.b"}, PlaybookNotFound, "'-e.a.b' is no playbook"),
+        ({"name": ""}, PlaybookNotFound, "is no playbook"),
         ({"name": "other.coll.nope"}, PlaybookNotFound, "other.coll.nope"),
         ({"inventory": "gone.yml"}, InventoryNotFound, "/gone.yml"),
         ({"inventory": ["inventory.yml", "gone.yml"]}, InventoryNotFound, "/gone.yml"),
+        ({"inventory": []}, InventoryNotFound, "list of inventories is empty"),
+        ({"inventory": ""}, InventoryNotFound, "'' names nothing"),
+        ({"inventory": [" , "]}, InventoryNotFound, "' , ' names nothing"),
+        ({"cwd": "/nowhere/at/all"}, FolderNotFound, "there is no folder /nowhere/at/all"),
+        ({"cwd": __file__}, FolderNotFound, "there is no folder"),
+        ({"cwd": ""}, FolderNotFound, "cwd is empty"),
+        ({"limit": ""}, WrongOption, "limit '' names no host"),
+        ({"limit": " "}, WrongOption, "names no host"),
+        ({"limit": ","}, WrongOption, "names no host"),
+        ({"limit": ":\n"}, WrongOption, "names no host"),
+        ({"limit": "@blank,"}, WrongOption, "names no host"),
+        ({"limit": "@gone"}, WrongOption, "/gone cannot be read"),
+        ({"verbosity": -1}, WrongOption, "verbosity -1"),
+        ({"timeout": 0}, WrongOption, "timeout 0"),
+        ({"timeout": -1.5}, WrongOption, "timeout -1.5"),
+        ({"timeout": float("nan")}, WrongOption, "timeout nan"),
+        ({"timeout": float("inf")}, WrongOption, "timeout inf"),
         ({"extravars": {"a": object()}}, WrongExtravars, "JSON"),
         ({"extravars": {"a-b": 1}}, WrongExtravars, "'a-b'"),
         ({"extravars_files": ["gone.yml"]}, WrongExtravars, "/gone.yml"),
@@ -287,10 +315,29 @@ def test_mistakes_of_the_caller_are_typed(
     tmp_path: Path, temporary_files: Path, options: dict[str, object], error: type[TrainopsError], text: str
 ) -> None:
     folder = user_folder(tmp_path / "user", SAY)
+    (folder / "blank").write_text("\n")
     given = {"name": "deploy_training", "cwd": folder, **options}
     with pytest.raises(error, match=text.replace(".", r"\.")):
         run_playbook(**given)  # type: ignore[arg-type]
     assert left_behind(temporary_files) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"limit": "--help"}, {"limit": "-v"}, {"limit": "--list-hosts,@blank"}, {"inventory": "--help,", "limit": "x"}],
+)
+def test_no_text_of_the_caller_is_taken_for_an_option(tmp_path: Path, options: dict[str, str]) -> None:
+    folder = user_folder(tmp_path / "user", SAY)
+    (folder / "blank").write_text("\n")
+    result = run_playbook("deploy_training", cwd=folder, **options)  # type: ignore[arg-type]
+    assert (result.ok, result.rc) == (False, 1)
+    assert "no hosts to target" in result.message
+
+
+def test_a_limit_may_be_a_file(tmp_path: Path) -> None:
+    folder = user_folder(tmp_path / "user", SAY)
+    (folder / "hosts.txt").write_text("two\n")
+    assert list(trainops.deploy(cwd=folder, limit="@hosts.txt").hosts) == ["two"]
 
 
 def test_no_ansible_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
