@@ -19,8 +19,9 @@ description:
     sha256 before anything goes live.
   - Each top-level name of the project becomes a link in O(root), so paths that other tools know keep working. Files and
     folders that are there already under these names are kept as the release V(adopted), and V(state=rolled_back) brings
-    exactly those bytes back.
-  - What somebody changed in the live release by hand is found, kept as the release V(edited), and put right.
+    exactly those bytes back. They are moved, not copied, so a process that has one of them open goes on with it there.
+  - What somebody changed in the live release by hand is found, kept as the release V(edited), and put right. What is
+    written into V(adopted) and V(edited) later belongs to them, and comes back with them.
   - A release id is derived from the paths, modes and contents of the files, so it is the same on every host.
   - Modes are reduced to readable by all or by the owner only, executable or not. The owner is who runs the worker,
     normally root. A file's time is derived from its content, so that Python never takes old bytecode for current.
@@ -75,7 +76,7 @@ options:
     description:
       - How many releases stay in the container. At least V(2).
       - What is live, what was live before it and what was adopted stays in any case. Files in an old release that no
-        manifest lists are moved to C(.trainops/NAME/kept) and reported.
+        manifest lists, or that were changed, are moved to C(.trainops/NAME/kept) and reported.
     type: int
     default: 5
   to:
@@ -247,7 +248,7 @@ pruned:
   type: list
   elements: str
 foreign:
-  description: Where files are now that were found in removed releases and that no manifest lists.
+  description: Where files are now that were found in removed releases and that no manifest lists, or that changed.
   returned: success
   type: list
   elements: str

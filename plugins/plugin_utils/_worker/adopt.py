@@ -5,7 +5,8 @@
 """Keeping what is visible before a deploy replaces it, as a release of its own: nobody's bytes are ever lost.
 
 ``adopted`` holds plain files and folders that stood under the project's names, ``edited`` a live release that somebody
-wrote into. Both become live before anything else does: what a reader sees stays the same, by other means.
+wrote into. Both become live, as copies, before anything else does: what a reader sees stays the same, by other means.
+In the end the files themselves take the place of the copies, see :mod:`.hand_over`.
 """
 
 from __future__ import annotations
@@ -91,12 +92,16 @@ def _retarget(path: str, target: str) -> str:
     return "../" * folder.count("/") + "../" * bool(folder) + "../../../../" + aim
 
 
-def displace(scratch: Scratch, names: list[str]) -> None:
-    """Put our links where plain files and folders stood; those move into the scratch folder."""
+def displace(scratch: Scratch, names: list[str], keeper: str) -> None:
+    """Put our links where plain files and folders stood; those move into the scratch folder.
+
+    When that goes, they take the place of their copies in the release ``keeper``.
+    """
     store = scratch.store
     os.mkdir(DISPLACED, 0o700, dir_fd=scratch.fd)
+    os.mkdir(f"{DISPLACED}/{keeper}", 0o700, dir_fd=scratch.fd)
     for name in names:
-        aside = f"{DISPLACED}/{name}"
+        aside = f"{DISPLACED}/{keeper}/{name}"
         os.symlink(store.link(name), aside, dir_fd=scratch.fd)
         if not exchange(scratch.fd, aside, store.root_fd, name):
             _displace_in_steps(scratch, aside, name)

@@ -47,6 +47,7 @@ def replace(channel: Channel, store: Store, params: dict[str, Any], plan: Plan) 
         switched.received = received
         switched.pruned, foreign = prune(scratch, plan.release, params["keep"])
         switched.foreign += foreign
+    switched.foreign += scratch.kept
     return switched
 
 

@@ -13,7 +13,19 @@ import stat
 from .channel import WorkerError
 from .names import Names, look_at_names
 from .scratch import walk
-from .store import Store, content_mtime, digest, digest_at, live_id, lstat, manifest_of, shared_target, signature, tops
+from .store import (
+    ADOPTED,
+    Store,
+    content_mtime,
+    digest,
+    digest_at,
+    live_id,
+    lstat,
+    manifest_of,
+    shared_target,
+    signature,
+    tops,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,7 +203,7 @@ class Look:
 
     def is_kept(self) -> bool:
         """Whether the live release has all plain files already: a run that ended while it adopted them left both."""
-        if self.verdict.drift or not self.plain:
+        if self.verdict.drift or not self.plain or not (self.live or "").startswith(ADOPTED):
             return False
         below = tuple(name + "/" for name in self.names.plain)
         kept = {

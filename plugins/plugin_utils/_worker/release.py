@@ -104,7 +104,7 @@ def _deploy(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
         open_store(params["root"], params["name"], create=True) as store,
         Lock(store.home_fd, "lock", store.path("lock"), params["who"], params["patience"]),
     ):
-        clean(store)
+        kept = clean(store)
         settle(store)
         plan = Plan(store, params, repair=True)
         if plan.live:
@@ -113,6 +113,7 @@ def _deploy(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
             from .build import replace  # only what is needed is compiled: most deploys change nothing
 
             switched = replace(channel, store, params, plan)
+        switched.foreign[:0] = kept
         return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
 
 

@@ -12,11 +12,13 @@ from .adopt import new_name
 from .channel import WorkerError
 from .history import activations, next_number, settle
 from .lock import Lock
-from .look import look
+from .look import look, verify
 from .names import mend_links
 from .report import Switched, read_text, result, texts
-from .scratch import Scratch, clean
+from .scratch import Scratch, clean, write_manifest
 from .store import (
+    ADOPTED,
+    EDITED,
     Store,
     guarded,
     live_id,
@@ -57,9 +59,10 @@ def _run(params: dict[str, Any]) -> dict[str, Any]:
         if params["check_mode"]:
             return _to(store, params)
         with Lock(store.home_fd, "lock", store.path("lock"), params["who"], params["patience"]):
-            clean(store)
+            kept = clean(store)
             settle(store)
-            return _to(store, params)
+            done = _to(store, params)
+            return {**done, "foreign": [*kept, *done["foreign"]]}
 
 
 def _only_project(root: str) -> str:
@@ -76,7 +79,7 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
     manifest = manifest_of(store, release)
     if manifest is None:
         raise WorkerError("unknown-release", f"release {short_id(release)} is no longer in {store.path('releases')}")
-    files = manifest["files"]
+    files = _as_found(store, release, manifest, params["check_mode"])
     seen = look(store, files, repair=not params["check_mode"])
     before = texts(store, seen, files) if params["want_diff"] else None
     source = _source(records, release)
@@ -86,17 +89,39 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
         if not (params["check_mode"] or seen.names.settled()):
             mend_links(store, files, params["who"])
     else:
-        require_intact(store, release, content=True)
+        if not release.startswith((ADOPTED, EDITED)):
+            require_intact(store, release, content=True)
         switched.activation = next_number(store) + seen.to_keep()
         switched.adopted = new_name(store, seen) if seen.to_keep() else None
         if not params["check_mode"]:
             with Scratch(store) as scratch:
                 switched = go_live(scratch, Target(release, files), dict(source, who=params["who"], kind="rollback"))
+            switched.foreign += scratch.kept
     done = result(params, release, files, seen, switched, before)
     done["source"] = source
     done["files"] = {path: {key: entry[key] for key in entry if key != "signature"} for path, entry in files.items()}
     done["after"] = _after(store, release, done["actions"]) if params["want_diff"] else None
     return done
+
+
+def _as_found(store: Store, release: str, manifest: dict[str, Any], check_mode: bool) -> dict[str, dict[str, Any]]:
+    """The files of a release. One that keeps what others made is what is in it now: they may go on writing there.
+
+    Raises WorkerError("drifted") when nothing of it is left.
+    """
+    files: dict[str, dict[str, Any]] = manifest["files"]
+    if not release.startswith((ADOPTED, EDITED)):
+        return files
+    verdict = verify(store, release, content=True)
+    if not verdict.drift:
+        return files
+    found = {path: entry for path, entry in {**verdict.files, **verdict.drift}.items() if entry}
+    if not found:
+        require_intact(store, release)
+    if not check_mode:
+        with Scratch(store) as scratch:
+            write_manifest(scratch, release, dict(manifest, files=found))
+    return found
 
 
 def _source(records: list[dict[str, Any]], release: str) -> dict[str, Any]:

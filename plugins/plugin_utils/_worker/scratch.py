@@ -22,7 +22,8 @@ from .store import (
     lstat,
     make_folder,
     manifest_of,
-    releases,
+    shared_target,
+    signature,
     write_all,
 )
 
@@ -84,12 +85,16 @@ def remove(folder: int, top: str, mine: Callable[[str, os.stat_result], bool]) -
 
 
 class Scratch:
-    """A fresh scratch folder of this run; removed when the ``with`` block ends, or by the next run."""
+    """A fresh scratch folder of this run; removed when the ``with`` block ends, or by the next run.
+
+    ``kept``: where files are, once it is removed, that were in it and could not go.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.name = SCRATCH + os.urandom(4).hex()
         self.fd = -1
+        self.kept: list[str] = []
 
     def __enter__(self) -> Scratch:
         os.mkdir(self.name, 0o700, dir_fd=self.store.releases_fd)
@@ -98,7 +103,7 @@ class Scratch:
 
     def __exit__(self, *_exc: object) -> None:
         os.close(self.fd)
-        discard(self.store, self.name)
+        self.kept = discard(self.store, self.name)
 
 
 def write_manifest(scratch: Scratch, release: str, manifest: dict[str, Any]) -> None:
@@ -115,12 +120,15 @@ def write_manifest(scratch: Scratch, release: str, manifest: dict[str, Any]) -> 
     os.fsync(scratch.store.releases_fd)
 
 
-def clean(store: Store) -> None:
-    """Remove what runs that did not end left behind. Call it under the project's lock."""
-    present = set(os.listdir(store.releases_fd))
-    for name in present:
+def clean(store: Store) -> list[str]:
+    """Remove what runs that did not end left behind; return where files are now that could not go.
+
+    Call it under the project's lock.
+    """
+    present, kept = set(os.listdir(store.releases_fd)), list[str]()
+    for name in sorted(present):
         if name.startswith(SCRATCH):
-            discard(store, name)
+            kept += discard(store, name)
     live = live_id(store)
     unused = {name for name in present if name.startswith((ADOPTED, EDITED)) and not name.endswith(".json")} - {live}
     if unused:  # a copy of what is still in its place: that run never came to use it
@@ -131,31 +139,28 @@ def clean(store: Store) -> None:
         release = name[:-5]
         if name.endswith(".json") and release != live and (release not in present or release in unused):
             os.unlink(name, dir_fd=store.releases_fd)
+    return kept
 
 
-def discard(store: Store, scratch: str) -> None:
-    """Remove a scratch folder, but for bytes that are nowhere else.
+def discard(store: Store, scratch: str) -> list[str]:
+    """Remove a scratch folder, but for bytes that are nowhere else; return where those are now.
 
-    What links displaced goes only where an adopted release holds the same, of a replaced tree what its manifest lists.
+    What links displaced goes into the release that keeps it, of a replaced tree goes what its manifest lists.
     """
+    kept = []
     retired = f"{scratch}/{RETIRED}"
     if lstat(store.releases_fd, retired):
-        retire(store, retired)
-    displaced = f"{scratch}/{DISPLACED}"
-    if len(walk(store.releases_fd, displaced)) > 1:
-        copies = _adopted_copies(store)
-        drop = len(displaced) + 1
+        kept += retire(store, retired)
+    if lstat(store.releases_fd, f"{scratch}/{DISPLACED}"):
+        from .hand_over import hand_over  # most runs displace nothing
 
-        def copied(path: str, info: os.stat_result) -> bool:
-            return _is_copied(store, path, info, copies.get(path[drop:], []))
-
-        if remove(store.releases_fd, displaced, copied):
-            _keep(store, displaced, DISPLACED)
+        kept += hand_over(store, scratch)
     remove(store.releases_fd, scratch, lambda _path, _info: True)
+    return kept
 
 
 def retire(store: Store, folder: str) -> list[str]:
-    """Remove the trees in ``folder``, each named by its release; return where files are now that nobody listed."""
+    """Remove the trees in ``folder``, each named by its release; return where what stays of them is now."""
     left = []
     for path, info in walk(store.releases_fd, folder):
         if stat.S_ISDIR(info.st_mode) and path.count("/") == folder.count("/") + 1:
@@ -163,23 +168,20 @@ def retire(store: Store, folder: str) -> list[str]:
     return left
 
 
-def _adopted_copies(store: Store) -> dict[str, list[dict[str, Any]]]:
-    copies: dict[str, list[dict[str, Any]]] = {}
-    for release in releases(store):
-        if release.startswith(ADOPTED):
-            for path, entry in (manifest_of(store, release) or {"files": {}})["files"].items():
-                copies.setdefault(path, []).append(entry)
-    return copies
+def as_listed(store: Store, path: str, info: os.stat_result, entry: dict[str, Any]) -> bool:
+    """Whether ``path`` below the releases has the type and content of a manifest's entry."""
+    if entry["type"] == "dir":
+        return stat.S_ISDIR(info.st_mode)
+    if entry["type"] == "file":
+        if signature(info) == entry.get("signature"):
+            return True
+        right = stat.S_ISREG(info.st_mode) and info.st_size == entry["size"]
+        return right and digest_at(store.releases_fd, path) == (entry["size"], entry["sha256"])
+    wanted = entry["target"] if entry["type"] == "link" else shared_target(path.rpartition("/")[2])
+    return stat.S_ISLNK(info.st_mode) and os.readlink(path, dir_fd=store.releases_fd) == wanted
 
 
-def _is_copied(store: Store, path: str, info: os.stat_result, copies: list[dict[str, Any]]) -> bool:
-    if stat.S_ISLNK(info.st_mode):
-        return os.readlink(path, dir_fd=store.releases_fd) in [copy.get("original") for copy in copies]
-    found = digest_at(store.releases_fd, path)
-    return found is not None and found in [(copy.get("size"), copy.get("sha256")) for copy in copies]
-
-
-def _keep(store: Store, path: str, label: str) -> str:
+def keep(store: Store, path: str, label: str) -> str:
     """Move ``path`` below the releases to a fresh name in ``kept``; return where it is now."""
     kept = make_folder(store.home_fd, KEPT, store.path(KEPT))
     try:
@@ -197,11 +199,34 @@ def fresh(label: str, taken: set[str]) -> str:
 
 
 def _remove_tree(store: Store, tree: str, release: str) -> list[str]:
-    """Remove what a release's manifest lists, and bytecode; what nobody listed moves to ``kept``, with its folders."""
+    """Remove what a release's manifest lists, and bytecode; the rest moves to ``kept``, with its folders.
+
+    The rest is what nobody listed, and what was changed since it was: whoever did may have the file open still. When
+    the live release keeps a copy of a change, the file itself takes the copy's place there.
+    """
     listed = (manifest_of(store, release) or {"files": {}})["files"]
+    live = live_id(store) or ""
+    copies = ((manifest_of(store, live) if live.startswith((ADOPTED, EDITED)) else None) or {"files": {}})["files"]
     drop = len(tree) + 1
-    left = remove(store.releases_fd, tree, lambda path, _info: path[drop:] in listed or _is_bytecode(path))
-    where = _keep(store, tree, release) if left else ""
+
+    def ours(path: str, info: os.stat_result) -> bool:
+        entry = listed.get(path[drop:])
+        return _is_bytecode(path) or (entry is not None and as_listed(store, path, info, entry))
+
+    for path, info in walk(store.releases_fd, tree) if copies else []:
+        entry = copies.get(path[drop:], {"type": ""})
+        place = f"{live}/{path[drop:]}"
+        there = lstat(store.releases_fd, place)
+        if (
+            entry["type"] in ("file", "link")
+            and not ours(path, info)
+            and there
+            and as_listed(store, place, there, entry)
+            and as_listed(store, path, info, entry)
+        ):
+            os.rename(path, place, src_dir_fd=store.releases_fd, dst_dir_fd=store.releases_fd)
+    left = remove(store.releases_fd, tree, ours)
+    where = keep(store, tree, release) if left else ""
     return [where + path[len(tree) :] for path in left]
 
 

@@ -9,7 +9,7 @@
     ROOT/.trainops/NAME/releases/ID         the tree of a release; ID.json beside it is its manifest
     ROOT/.trainops/NAME/releases/.stage-*   where one run puts things together; the next one removes what is left
     ROOT/.trainops/NAME/activations         one line of JSON for each time that a release went live
-    ROOT/.trainops/NAME/kept                what pruning found and no manifest lists
+    ROOT/.trainops/NAME/kept                what was found in the way of removing and no manifest lists
     ROOT/.trainops/NAME/lock                held while a deploy or a rollback runs
 
 Everything is reached through descriptors of folders that were opened once and never by following a link, so whoever may

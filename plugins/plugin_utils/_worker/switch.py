@@ -16,7 +16,7 @@ from .names import add_links, remove_links, root_lock, share
 from .report import Switched
 from .scratch import RETIRED, Scratch, retire, write_manifest
 from .stage import Tree
-from .store import FORMAT, Store, live_id, lstat, now, short_id
+from .store import ADOPTED, EDITED, FORMAT, Store, live_id, lstat, now, short_id
 from .swap import exchange
 
 TYPE_CHECKING = False
@@ -54,11 +54,11 @@ def go_live(scratch: Scratch, target: Target, who: dict[str, Any]) -> Switched:
         elif seen.names.plain:
             switched.adopted = seen.live
         if seen.names.plain:
-            displace(scratch, seen.names.plain)
+            displace(scratch, seen.names.plain, switched.adopted or "")
             os.fsync(store.root_fd)
         if target.tree:
             switched.foreign = _publish(scratch, target)
-        else:
+        elif not target.release.startswith((ADOPTED, EDITED)):  # others may go on writing into those
             require_intact(store, target.release)
         add_links(store, seen.names.missing)
         share(store, target.files)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import adopt, store, switch
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import adopt, hand_over, store, switch
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.look import verify
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import releases
@@ -120,7 +120,7 @@ class Counter:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         for name in STEPS:
             patch.setattr(os, name, self.around(getattr(os, name)))
-        for module in (adopt, switch):
+        for module in (adopt, hand_over, switch):
             patch.setattr(module, "exchange", self.around(module.exchange))
 
 
@@ -172,9 +172,11 @@ def steps(
         root = folder / str(at)
         root.mkdir()
         there(root)
+        plain = {info.st_ino for info in files_below(root, ".trainops")}
         if not interrupt(work, root, at):
             break
         yield root
+        assert {info.st_ino for info in files_below(root)} >= plain, root  # who has one open goes on with it
     assert at > 30
 
 
@@ -206,6 +208,12 @@ def test_old_or_new_at_every_step_and_the_next_run_puts_it_right(
         assert set(kept_bytes(root)) >= kept, root  # nobody's bytes are lost
         assert [name for name in leftovers(root) if name != "kept"] == [], root
         intact(root, there is damaged or there is edited)
+
+
+def files_below(root: Path, *without: str) -> Iterator[os.stat_result]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in without]
+        yield from (Path(folder, name).lstat() for name in names if not Path(folder, name).is_symlink())
 
 
 def kept_bytes(root: Path) -> Iterator[bytes]:

@@ -257,7 +257,7 @@ def test_a_link_that_an_editor_replaced_by_a_file(tmp_path: Path) -> None:
 
 
 def test_without_exchange_in_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("adopt", "switch"):
+    for module in ("adopt", "hand_over", "switch"):
         prefix = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
         monkeypatch.setattr(f"{prefix}.{module}.exchange", lambda *_args: False)
     adopt(tmp_path)
