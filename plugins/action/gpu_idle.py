@@ -12,7 +12,7 @@ from typing import Any
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import look
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import idle_result, select_in
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, understood
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock, wait
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
@@ -26,6 +26,7 @@ class ActionModule(StepAction):
     """Its options and results are documented in the module of the same name."""
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        understood(options["select"], options["count"])  # before anything is asked
         host = str(task_vars.get("inventory_hostname", ""))
         width = max(map(len, task_vars.get("ansible_play_hosts_all") or [host]))
 

@@ -21,7 +21,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
     worker_files,
 )
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Request, exchange
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import ask, seen
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import ask, check_numbers, seen
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import teller
@@ -34,6 +35,8 @@ class ActionModule(StepAction):
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Look at the project, have the interpreter check its sources, and put everything that was found together."""
+        check_numbers(options)
+        understood(options["select"], options["count"])
         project = read_project(
             options["project"], options["exclude"], os.getcwd(), options["shared"], options["name"] or ""
         )
@@ -58,7 +61,10 @@ class ActionModule(StepAction):
         if question is None:
             return result
         return with_gpus(
-            result, reply.result["gpus"], lambda reading: seen(self._connection, options, reading, reply.node_view)
+            result,
+            reply.result["gpus"],
+            lambda reading: seen(self._connection, options, reading, reply.node_view),
+            options,
         )
 
     def _python(self, options: dict[str, Any]) -> str:

@@ -72,9 +72,30 @@ options:
   gpus:
     description:
       - Whether to look at the GPUs beside the check, within the same remote command, and to warn when they are busy.
-      - So a person learns of it before anything goes live. It never fails the task.
+      - So a person learns of it before anything goes live. Busy GPUs never fail the task. GPUs that O(select) or
+        O(count) want and that do not exist do, since a later step would fail for them.
     type: bool
     default: false
+  select:
+    description:
+      - The GPUs that a later step will want, as O(trainops.proxmox.gpu_idle#module:select).
+      - What is wrong in itself is an error also without O(gpus).
+    type: raw
+  count:
+    description: So many of them are enough, as O(trainops.proxmox.gpu_idle#module:count).
+    type: int
+  require:
+    description: Whether the later step will fail when they are not idle, for the warning to say so.
+    type: bool
+    default: false
+  idle_timeout:
+    description: Seconds that it will wait for them, as O(trainops.proxmox.gpu_idle#module:timeout).
+    type: float
+    default: 0
+  idle_interval:
+    description: Seconds between two of its looks, as O(trainops.proxmox.gpu_idle#module:interval).
+    type: float
+    default: 5
 extends_documentation_fragment:
   - trainops.proxmox.gpus
 attributes:
@@ -166,7 +187,7 @@ code:
   type: str
   sample: refused
 gpus:
-  description: The GPUs as M(trainops.proxmox.gpu_info) returns them; with O(gpus=true).
+  description: All GPUs as M(trainops.proxmox.gpu_info) returns them; with O(gpus=true).
   returned: success or refusal, with O(gpus=true)
   type: list
   elements: dict

@@ -17,8 +17,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import PARSERS, Problem
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import check_wish
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary as gpu_summary
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
@@ -189,17 +190,39 @@ def outcome(
 
 
 def with_gpus(
-    result: dict[str, Any], reading: dict[str, Any], see: Callable[[dict[str, Any]], Snapshot]
+    result: dict[str, Any], reading: dict[str, Any], see: Callable[[dict[str, Any]], Snapshot], wish: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The result with the GPUs that were read beside the check, and a warning unless all are idle."""
+    """The result with the GPUs that were read beside the check, and a warning unless the wanted ones are idle.
+
+    ``wish`` has the options ``select``, ``count``, ``require`` and ``idle_timeout``. GPUs that are wanted and do not
+    exist are an error, since no waiting helps and it would be found only after the release.
+    """
     if "error" in reading:
         return _warned(result, [f"the GPUs could not be read: {reading['error']}"])
     found = see(reading)
-    idle = all(gpu.verdict == "idle" for gpu in found.gpus)
+    result = {**result, "gpus": [gpu.as_result() for gpu in found.gpus]}
+    try:
+        selection = check_wish(found, wish["select"], wish["count"])
+    except OptionError as error:
+        return _refused(_warned(result, list(found.warnings)), str(error))
+    if selection and selection.choose(lambda gpu: gpu.verdict == "idle"):
+        return _warned(result, list(found.warnings))
+    selection = selection or Selection(found.gpus)
     none = found.trouble.text if found.trouble else "there is no GPU in the container"
-    line = gpu_summary(Selection(found.gpus), found.view) if found.gpus else none
-    told = list(found.warnings) if idle and found.gpus else [f"GPUs: {line}", *found.warnings]
-    return {**_warned(result, told), "gpus": [gpu.as_result() for gpu in found.gpus]}
+    line = gpu_summary(selection, found.view) if found.gpus else none
+    if wish["require"] and wish["idle_timeout"] == 0:
+        line += (
+            ". Unless that has changed by then, the deploy will fail after the release went live, since option require "
+            "asks for idle GPUs and option idle_timeout is 0"
+        )
+    return _warned(result, [f"GPUs: {line}", *found.warnings])
+
+
+def _refused(result: dict[str, Any], why: str) -> dict[str, Any]:
+    """The result with one more reason to refuse the deploy; those of the sources come first."""
+    if result.get("failed"):
+        return {**result, "msg": f"{result['msg']}\n{why}"}
+    return {**result, "failed": True, "code": "option", "summary": f"refused: {why}", "msg": why}
 
 
 def _warned(result: dict[str, Any], warnings: list[str]) -> dict[str, Any]:

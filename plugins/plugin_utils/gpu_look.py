@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -19,7 +20,14 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_view import 
 _MARGIN_SECONDS = 60.0
 # The exchange ends a command that is silent for half a minute, which it is while only the node still answers.
 _NODE_SECONDS = 25.0
-_LEAST = {"nvidia_smi_timeout": 1, "memory_mib": 0, "interval": 0.1, "timeout": 0}
+_LEAST = {
+    "nvidia_smi_timeout": 1,
+    "memory_mib": 0,
+    "timeout": 0,
+    "interval": 0.1,
+    "idle_timeout": 0,
+    "idle_interval": 0.1,
+}
 
 
 def look(connection: Any, options: dict[str, Any]) -> Snapshot:
@@ -36,13 +44,19 @@ def look(connection: Any, options: dict[str, Any]) -> Snapshot:
 
 def ask(connection: Any, options: dict[str, Any]) -> tuple[dict[str, Any], View | None]:
     """What a look asks: the parameters of the worker's reading, and the node's view. Raises OptionError."""
-    for name, least in _LEAST.items():
-        if name in options and options[name] < least:
-            raise OptionError(f"{name}: {options[name]:g} is too small, it must be at least {least:g}")
+    check_numbers(options)
     timeout = float(options["nvidia_smi_timeout"])
     wanted = options["node_view"] and _in_container(connection)
     view = View(SCRIPT, options["nvidia_smi"], min(timeout, _NODE_SECONDS)) if wanted else None
     return params(options["nvidia_smi"], timeout), view
+
+
+def check_numbers(options: dict[str, Any]) -> None:
+    """Raises OptionError for the first number that is out of its range, infinite, or none at all."""
+    for name, least in _LEAST.items():
+        value = options.get(name)
+        if value is not None and not least <= value < math.inf:
+            raise OptionError(f"option {name}: {value:g} cannot be, it must be a number and at least {least:g}")
 
 
 def seen(connection: Any, options: dict[str, Any], reading: dict[str, Any], node_view: str | None) -> Snapshot:

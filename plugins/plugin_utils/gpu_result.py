@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, select
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary, table
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Outcome
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Snapshot
 
 _NO_GPU = (
     "no-devices",
@@ -31,6 +32,25 @@ def select_in(found: Snapshot, wanted: Any, count: int | None) -> Selection:
             raise
         # An expression over memory or names finds nothing when nvidia-smi told neither.
         raise OptionError(f"{error}. {found.trouble.text}") from error
+
+
+def check_wish(found: Snapshot, wanted: Any, count: int | None) -> Selection | None:
+    """The selected GPUs of a look, None when only their state or what could be read keeps them from being selected.
+
+    An expression may ask for idle GPUs or free memory, which a later look finds. Raises OptionError for GPUs that do
+    not exist.
+    """
+    try:
+        return select_in(found, wanted, count)
+    except OptionError:
+        if found.trouble is None:
+            select([_at_rest(gpu) for gpu in found.gpus], wanted, count)
+        return None
+
+
+def _at_rest(gpu: Gpu) -> Gpu:
+    row = gpu.row and replace(gpu.row, memory_used=0, memory_free=gpu.row.memory_total, utilization=0)
+    return Gpu(gpu.index, gpu.uuid, gpu.minor, row, (), "idle")
 
 
 def info_result(found: Snapshot) -> dict[str, Any]:
@@ -67,7 +87,7 @@ def idle_result(outcome: Outcome, require: bool) -> dict[str, Any]:
     fix = (
         "The state of a GPU must be known before it is used: mend what is said above."
         if unknown
-        else "Stop what holds them, select other GPUs (select), or wait longer (timeout)."
+        else "Stop what holds them, choose other GPUs by option select, or wait longer by option timeout."
     )
     text = "\n".join(part for part in (line, shown, fix) if part)
     return {**result, "failed": True, "code": "gpus-unknown" if unknown else "gpus-busy", "msg": text}

@@ -14,6 +14,8 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu
 
+_NAME = re.compile(r"\d+|(GPU|MIG)-[\w/-]+", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -43,37 +45,66 @@ def _gone(gpu: Gpu) -> Gpu:
     return Gpu(gpu.index, gpu.uuid, gpu.minor, gpu.row, (), "unknown", "gone", (reason,))
 
 
+def understood(wanted: Any = None, count: int | None = None) -> tuple[str | list[Any] | None, int | None]:
+    """What can be said of a selection before any GPU was seen: (an expression, a list, or None for all; a count).
+
+    Raises OptionError, which names the option.
+    """
+    if isinstance(wanted, str):
+        wanted = wanted.strip()
+        wanted = None if wanted in ("", "all") else int(wanted) if wanted.isdigit() else wanted
+    if isinstance(wanted, int) and not isinstance(wanted, bool):
+        if count is not None:
+            raise OptionError(f"option select: {wanted} is a count and option count: {count} is another: give one")
+        if wanted < 1:
+            raise OptionError(f"option select: {wanted} GPUs are wanted, it must be at least 1")
+        return None, wanted
+    if count is not None and count < 1:
+        raise OptionError(f"option count: {count} GPUs are wanted, it must be at least 1")
+    if isinstance(wanted, str) and all(map(_NAME.fullmatch, words := _words(wanted))):
+        wanted = words
+    if wanted is not None and not isinstance(wanted, str | list):
+        raise OptionError(
+            f"option select: {wanted!r} is neither a count, a list of indexes or UUIDs, nor a JMESPath expression"
+        )
+    if isinstance(wanted, str):
+        _compiled(wanted)
+    elif wanted is not None:
+        _check_items(wanted)
+    return wanted, count
+
+
+def _words(text: str) -> list[str]:
+    """The words of a list as a person types it: ``0,2`` or ``[0, 2]``."""
+    return text.removeprefix("[").removesuffix("]").replace(",", " ").split() or [text]
+
+
+def _check_items(wanted: list[Any]) -> None:
+    if not wanted:
+        raise OptionError("option select: the list is empty: name at least one GPU, or leave the option out for all")
+    for item in wanted:
+        if isinstance(item, bool) or not _NAME.fullmatch(str(item).strip()):
+            raise OptionError(f"option select: {item!r} is no GPU: a list holds indexes such as 0 and UUIDs")
+
+
 def select(gpus: Sequence[Gpu], wanted: Any = None, count: int | None = None) -> Selection:
     """The GPUs that ``wanted`` names: a count, a list of indexes and UUIDs, a JMESPath expression, or None for all.
 
     With ``count`` so many of the named ones are wanted. Raises OptionError, which names the option and the GPUs there.
     """
-    if isinstance(wanted, str) and wanted.strip().isdigit():
-        wanted = int(wanted)
-    if isinstance(wanted, int) and not isinstance(wanted, bool):
-        if count is not None:
-            raise OptionError(f"select: {wanted} is a count and count: {count} is another: give one of them")
-        wanted, count = None, wanted
-    found = _named(gpus, wanted)
-    if count is not None and not 1 <= count <= len(found):
+    option = "select" if count is None else "count"
+    wanted, count = understood(wanted, count)
+    found = list(gpus) if wanted is None else _named(gpus, wanted)
+    if count is not None and count > len(found):
         there = "is" if len(found) == 1 else "are"
-        raise OptionError(f"{count} GPUs are wanted, and there {there} {len(found)} to choose from: {_list(found)}")
+        wish = f"{count} {'GPU is' if count == 1 else 'GPUs are'} wanted"
+        raise OptionError(f"option {option}: {wish}, and there {there} {len(found)} to choose from: {_list(found)}")
     return Selection(tuple(found), count)
 
 
-def _named(gpus: Sequence[Gpu], wanted: Any) -> list[Gpu]:
-    if wanted is None or wanted == "" or wanted == "all":
-        return list(gpus)
-    if isinstance(wanted, str) and re.fullmatch(r"[\s,]*((\d+|(GPU|MIG)-[\w-]+)[\s,]*)+", wanted):
-        wanted = wanted.replace(",", " ").split()
+def _named(gpus: Sequence[Gpu], wanted: str | list[Any]) -> list[Gpu]:
     if isinstance(wanted, str):
         return _by_expression(gpus, wanted)
-    if not isinstance(wanted, list):
-        raise OptionError(
-            f"select: {wanted!r} is neither a count, a list of indexes or UUIDs, nor a JMESPath expression"
-        )
-    if not wanted:
-        raise OptionError("select: the list is empty: name at least one GPU, or leave the option out for all")
     return _unique(gpus, [_one(gpus, item) for item in wanted])
 
 
@@ -88,26 +119,47 @@ def _one(gpus: Sequence[Gpu], item: Any) -> Gpu:
     for gpu in gpus:
         if text == str(gpu.index) or (gpu.uuid and text.lower() == gpu.uuid.lower()):
             return gpu
-    raise OptionError(f"select: there is no GPU {text} among those here: {_list(gpus)}")
+    raise OptionError(f"option select: there is no GPU {text} among those here: {_list(gpus)}")
 
 
-def _by_expression(gpus: Sequence[Gpu], expression: str) -> list[Gpu]:
+def _compiled(expression: str) -> Any:
+    """The expression, ready to search with. Raises OptionError for one that could never select anything."""
     try:
         import jmespath
-        from jmespath.exceptions import JMESPathError
+        from jmespath.exceptions import ArityError, JMESPathError, UnknownFunctionError
     except ImportError as error:
         raise OptionError(
-            f"select: the expression {expression!r} needs the Python package jmespath on the controller: "
+            f"option select: the expression {expression!r} needs the Python package jmespath on the controller: "
             "pip install jmespath"
         ) from error
     try:
-        value = jmespath.search(expression, [gpu.as_result() for gpu in gpus])
+        compiled = jmespath.compile(expression)
     except JMESPathError as error:
-        reason = " ".join(str(error).split())
-        raise OptionError(f"select: {expression!r} is no valid JMESPath expression: {reason}") from error
+        raise _invalid(expression, error) from error
+    try:
+        compiled.search([])
+    except (ArityError, UnknownFunctionError) as error:
+        raise _invalid(expression, error) from error
+    except JMESPathError:
+        pass  # it wants GPUs to look at
+    return compiled
+
+
+def _invalid(expression: str, error: Exception) -> OptionError:
+    reason = " ".join(str(error).split())
+    return OptionError(f"option select: {expression!r} is no valid JMESPath expression: {reason}")
+
+
+def _by_expression(gpus: Sequence[Gpu], expression: str) -> list[Gpu]:
+    from jmespath.exceptions import JMESPathError
+
+    try:
+        value = _compiled(expression).search([gpu.as_result() for gpu in gpus])
+    except JMESPathError as error:
+        raise _invalid(expression, error) from error
     items = value if isinstance(value, list) else [value]
     if not items or value is None:
-        raise OptionError(f"select: the expression {expression!r} matches none of the GPUs here: {_list(gpus)}")
+        raise OptionError(f"option select: the expression {expression!r} matches none of the GPUs here: {_list(gpus)}")
     return _unique(gpus, [_from_value(gpus, item, expression) for item in items])
 
 
@@ -117,8 +169,8 @@ def _from_value(gpus: Sequence[Gpu], item: Any, expression: str) -> Gpu:
         item = item.get("index") if item.get("uuid") is None else item["uuid"]
     if isinstance(item, bool) or not isinstance(item, int | str):
         raise OptionError(
-            f"select: the expression {expression!r} returns {item!r}, which is no GPU: let it return the objects "
-            "themselves, their uuid or their index, as in [?memory_total_mib >= `80000`]"
+            f"option select: the expression {expression!r} returns {item!r}, which is no GPU: let it return the "
+            "objects themselves, their uuid or their index, as in [?memory_total_mib >= `80000`]"
         )
     return _one(gpus, item)
 

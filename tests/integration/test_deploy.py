@@ -188,6 +188,27 @@ def test_nothing_is_done_before_the_settings_are_complete(lab: Lab, folder: Path
     assert "this host has no training_project, training_root: set it in the inventory" in output
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"training_gpus": [0, 77]}, "there is no GPU 77 among those here"),
+        ({"training_gpus": 99}, "99 GPUs are wanted, and there are"),
+        ({"training_gpu_count": 9}, "9 GPUs are wanted, and there are"),
+        ({"training_gpus": "[?memory_total_mib > `999999`]"}, "matches none of the GPUs here"),
+        ({"training_gpus": "[?x", "training_check_gpus": False}, "no valid JMESPath expression"),
+        ({"training_idle_timeout": -1}, "must be a number and at least 0"),
+    ],
+)
+def test_wrong_gpu_options_are_found_before_anything_goes_live(
+    lab: Lab, folder: Path, root: str, given: dict[str, Any], said: str
+) -> None:
+    result = trainops.deploy(cwd=folder, limit="ct200", extravars=given)
+    (step,) = result.hosts["ct200"].steps
+    assert (step.step, step.failed) == ("check", True)
+    assert said in step.summary
+    assert inside(lab, 200, "ls", "-A", root) == b""
+
+
 def test_typed_results_and_rollback_from_python(lab: Lab, folder: Path, root: str) -> None:
     first = trainops.deploy(cwd=folder, limit="ct200")
     assert (first.ok, first.reason) == (True, Reason.OK)

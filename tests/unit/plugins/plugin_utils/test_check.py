@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import Problem
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Snapshot
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.nvidia_smi import Trouble
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, read_project
 
 PYTHON = {"path": "/root/venv/bin/python", "version": "3.12.3", "implementation": "cpython"}
@@ -207,6 +209,9 @@ def snapshot(*verdicts: str, warnings: tuple[str, ...] = ()) -> Snapshot:
     return Snapshot(gpus, "node", "", None, None, 0.1, warnings)
 
 
+WISH = {"select": None, "count": None, "require": False, "idle_timeout": 0.0}
+
+
 @pytest.mark.parametrize(
     ("found", "warnings"),
     [
@@ -217,15 +222,71 @@ def snapshot(*verdicts: str, warnings: tuple[str, ...] = ()) -> Snapshot:
     ],
 )
 def test_gpus_beside_the_check(found: Snapshot, warnings: list[str]) -> None:
-    told = with_gpus(result(), {}, lambda _reading: found)
+    told = with_gpus(result(), {}, lambda _reading: found, WISH)
     assert told["warnings"] == warnings
     assert [gpu["verdict"] for gpu in told["gpus"]] == [gpu.verdict for gpu in found.gpus]
-    refused = with_gpus(result(problem("a.py", 1)), {}, lambda _reading: found)
+    refused = with_gpus(result(problem("a.py", 1)), {}, lambda _reading: found, WISH)
     assert (refused["failed"], refused["warnings"]) == (True, warnings)
 
 
+BUSY = "GPUs: 1 of 2 idle; GPU 1 unknown: why"
+
+
+@pytest.mark.parametrize(
+    ("wish", "warnings"),
+    [
+        ({"select": [0]}, []),
+        ({"count": 1}, []),
+        ({"select": [1]}, ["GPUs: 0 of 1 idle; GPU 1 unknown: why"]),
+        ({"count": 2}, ["GPUs: 1 of 2 idle where 2 are wanted; GPU 1 unknown: why"]),
+        ({"select": "[?verdict == 'idle']"}, []),
+        ({"select": "[?verdict == 'idle']", "count": 2}, [BUSY]),
+        ({"require": True, "idle_timeout": 60.0}, [BUSY]),
+    ],
+)
+def test_only_the_wanted_gpus_are_warned_of(wish: dict[str, Any], warnings: list[str]) -> None:
+    told = with_gpus(result(), {}, lambda _reading: snapshot("idle", "unknown"), {**WISH, **wish})
+    assert told["warnings"] == warnings
+    assert "failed" not in told
+    assert len(told["gpus"]) == 2
+
+
+def test_a_warning_says_when_the_deploy_will_fail() -> None:
+    told = with_gpus(result(), {}, lambda _reading: snapshot("idle", "unknown"), {**WISH, "require": True})
+    assert "will fail after the release went live" in told["warnings"][0]
+    assert "failed" not in told
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"select": [0, 77]}, "option select: there is no GPU 77"),
+        ({"select": 3}, "option select: 3 GPUs are wanted, and there are 2"),
+        ({"count": 3}, "option count: 3 GPUs are wanted, and there are 2"),
+        ({"select": "[?memory_total_mib > `1`]"}, "matches none of the GPUs here"),
+    ],
+)
+def test_gpus_that_do_not_exist_refuse_the_deploy(wish: dict[str, Any], said: str) -> None:
+    found = snapshot("idle", "idle", warnings=("slow",))
+    told = with_gpus(result(), {}, lambda _reading: found, {**WISH, **wish})
+    assert (told["failed"], told["code"], told["warnings"]) == (True, "option", ["slow"])
+    assert told["summary"].startswith(f"refused: {said}" if "option" in said else "refused: option select")
+    assert said in told["msg"]
+    both = with_gpus(result(problem("a.py", 1)), {}, lambda _reading: found, {**WISH, **wish})
+    assert (both["code"], both["summary"]) == ("refused", "refused: a.py:1:1: no")
+    assert both["msg"].splitlines()[0] == "a.py:1:1: no"
+    assert said in both["msg"]
+
+
+def test_gpus_that_nvidia_smi_could_not_tell_refuse_nothing() -> None:
+    found = replace(snapshot("unknown"), trouble=Trouble("timeout", "in the container: nvidia-smi did not answer"))
+    told = with_gpus(result(), {}, lambda _reading: found, {**WISH, "select": "[?memory_total_mib > `1`]"})
+    assert "failed" not in told
+    assert told["warnings"] == ["GPUs: 0 of 1 idle; GPU 0 unknown: why"]
+
+
 def test_gpus_that_could_not_be_read_cost_no_check() -> None:
-    told = with_gpus(result(), {"error": "OSError: no"}, lambda _reading: snapshot())
+    told = with_gpus(result(), {"error": "OSError: no"}, lambda _reading: snapshot(), WISH)
     assert told["warnings"] == ["the GPUs could not be read: OSError: no"]
     assert "failed" not in told
 

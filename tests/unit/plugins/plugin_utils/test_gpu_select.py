@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import ranges, select
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import ranges, select, understood
 
 from tests.unit.gpu_samples import eight, process, uuid
 
@@ -32,6 +32,9 @@ def indexes(wanted: Any, count: int | None = None) -> list[int]:
         ([uuid(5), uuid(1).lower()], [1, 5]),
         ("0,2", [0, 2]),
         ("2,", [2]),
+        ("[0, 2]", [0, 2]),
+        (uuid(3).lower(), [3]),
+        ("[-1]", [7]),
         (f"{uuid(4)} {uuid(2)}", [2, 4]),
         ("[?memory_total_mib >= `80000`]", list(range(8))),
         ("[?verdict == 'idle']", [0, 1, 3, 4, 5, 7]),
@@ -68,6 +71,38 @@ def test_without_a_count_every_one_must_be_idle() -> None:
 @pytest.mark.parametrize(
     ("wanted", "count", "words"),
     [
+        ("[?x", None, ("option select", "no valid JMESPath")),
+        ("foo(@)", None, ("option select", "Unknown function")),
+        ("length()", None, ("option select", "no valid JMESPath")),
+        ([0, 1.5], None, ("option select", "1.5 is no GPU")),
+        ([True], None, ("option select", "True is no GPU")),
+        ([{}], None, ("option select", "is no GPU")),
+        (["-1"], None, ("option select", "'-1' is no GPU")),
+        ([], None, ("option select", "empty")),
+        (1.5, None, ("option select", "1.5 is neither")),
+        (0, None, ("option select", "at least 1")),
+        ("0", None, ("option select", "at least 1")),
+        (-2, None, ("option select", "at least 1")),
+        (None, 0, ("option count", "at least 1")),
+        ([0], -1, ("option count", "at least 1")),
+        (2, 3, ("option select", "option count")),
+        ("1" * 60 + "x", None, ("option select",)),
+    ],
+)
+def test_what_is_wrong_whatever_gpus_there_are(wanted: Any, count: int | None, words: tuple[str, ...]) -> None:
+    with pytest.raises(OptionError) as caught:
+        understood(wanted, count)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize("wanted", ["starts_with([0].name, 'NVIDIA') && [0]", "[?memory_total_mib >= `1`]", [77], 99])
+def test_what_only_the_gpus_can_tell(wanted: Any) -> None:
+    understood(wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count", "words"),
+    [
         ([9], None, ("select", "no GPU 9", "0-7 NVIDIA H200")),
         (["GPU-1"], None, ("no GPU GPU-1",)),
         ([], None, ("list is empty",)),
@@ -85,6 +120,7 @@ def test_without_a_count_every_one_must_be_idle() -> None:
         ("[*].mig", None, ("which is no GPU",)),
         ("length(@) && foo(", None, ("no valid JMESPath",)),
         ("sum(@)", None, ("no valid JMESPath",)),
+        ("[0, 77]", None, ("no GPU 77",)),
     ],
 )
 def test_a_selection_that_cannot_be_used_is_one_clear_error(
