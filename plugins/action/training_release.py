@@ -40,6 +40,7 @@ class ActionModule(StepAction):
             "who": f"{getpass.getuser()}@{socket.gethostname()}",
             "check_mode": bool(self._task.check_mode),
             "want_diff": bool(self._task.diff),
+            "adopt_folders": options["adopt_folders"],
             "patience": options["wait"],
         }
         if options["state"] == "rolled_back":

@@ -18,7 +18,7 @@ description:
   - Only what the container does not have travels. Every file is read back in the container and compared by size and
     sha256 before anything goes live.
   - Each top-level name of the project becomes a link in O(root), so paths that other tools know keep working. Files and
-    folders that are there already under these names are kept as the release V(adopted), and V(state=rolled_back) brings
+    folders that are there already under these names (see O(adopt_folders)) are kept as the release V(adopted), and V(state=rolled_back) brings
     exactly those bytes back. They are moved, not copied, so a process that has one of them open goes on with it there.
   - What somebody changed in the live release by hand is found, kept as the release V(edited), and put right. What is
     written into V(adopted) and V(edited) later belongs to them, and comes back with them.
@@ -72,6 +72,13 @@ options:
     type: list
     elements: str
     default: []
+  adopt_folders:
+    description:
+      - Whether a folder that is there already may be replaced by the project's folder of the same name although it has
+        files that the project does not bring. They are then only in the release V(adopted).
+      - By default that is refused, naming the folders, since what is hidden so may be data. Bytecode does not count.
+    type: bool
+    default: false
   keep_releases:
     description:
       - How many releases stay in the container. At least V(2).
@@ -111,7 +118,8 @@ attributes:
     support: full
 notes:
   - Names in O(root) that belong to another project, to another tool (a link that leads elsewhere), or that are mount
-    points, are refused by name before anything travels. So is a lack of space or inodes.
+    points, are refused by name before anything travels. So is a folder that holds the Python in use, and a lack of
+    space or inodes.
   - The lock of a project cannot go stale. The kernel gives it back when its holder ends.
 seealso:
   - module: trainops.proxmox.syntax_check

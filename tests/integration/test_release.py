@@ -98,7 +98,13 @@ def test_a_day_on_every_kind_of_container(tmp_path: Path, root: str) -> None:
     for vmid in HOSTS.values():
         shell(vmid, there + "; python3 -c 'import model'", root)
         before[vmid] = show(vmid, root)
-    found = release(tmp_path, root, hosts)
+    for result in release(tmp_path, root, hosts).values():
+        assert (result["failed"], result["code"], f"{root}/conf has 1 file (2 B)" in result["msg"]) == (
+            True,
+            "hides",
+            True,
+        )
+    found = release(tmp_path, root, hosts, adopt_folders=True)
     for host, vmid in HOSTS.items():
         result = found[host]
         assert result["changed"], result

@@ -88,6 +88,7 @@ def params(root: Path, files: Files, **more: Any) -> dict[str, Any]:
         "checked": None,
         "check_mode": False,
         "want_diff": False,
+        "adopt_folders": False,
         "patience": 0.3,
         **more,
     }

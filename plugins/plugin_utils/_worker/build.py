@@ -43,7 +43,9 @@ def replace(channel: Channel, store: Store, params: dict[str, Any], plan: Plan) 
                 source=params["source"],
                 checked=checked(params, plan, manifest_of(store, plan.seen.live or "")),
             )
-        switched = go_live(scratch, target, dict(params["source"], who=params["who"], kind="deploy"))
+        switched = go_live(
+            scratch, target, dict(params["source"], who=params["who"], kind="deploy"), params["adopt_folders"]
+        )
         switched.received = received
         switched.pruned, foreign = prune(scratch, plan.release, params["keep"])
         switched.foreign += foreign

@@ -11,6 +11,7 @@ import os
 import stat
 
 from .channel import WorkerError
+from .hides import MOST, refuse_hidden, refuse_interpreter
 from .names import Names, look_at_names
 from .scratch import walk
 from .store import (
@@ -148,12 +149,18 @@ def describe(folder: int, path: str, info: os.stat_result) -> dict[str, Any] | N
     return {"type": "file", "size": size, "sha256": sha256, **entry}
 
 
-def plain_files(store: Store, names: list[str]) -> dict[str, dict[str, Any]]:
+def plain_files(
+    store: Store, names: list[str], wanted: dict[str, dict[str, Any]], adopt_folders: bool
+) -> dict[str, dict[str, Any]]:
     """What plain files and folders in the root hold, as a manifest's files.
 
-    Raises WorkerError when that cannot become a release: too much, or sockets, pipes and devices in it.
+    Raises WorkerError when that cannot become a release: too much, sockets, pipes and devices in it, the Python in use,
+    or, without ``adopt_folders``, files that would go out of view since nothing ``wanted`` takes their place.
     """
-    found = [item for name in names for item in walk(store.root_fd, name)]
+    refuse_interpreter(store, names)
+    found = [item for name in names for item in walk(store.root_fd, name, MOST)]
+    if not adopt_folders:
+        refuse_hidden(store, found, wanted)
     size = sum(info.st_size for _path, info in found if stat.S_ISREG(info.st_mode))
     if size > _ADOPT_BYTES or len(found) > _ADOPT_COUNT:
         raise WorkerError("too-large", _too_large(store, found, size))
@@ -240,13 +247,14 @@ class Look:
         return found
 
 
-def look(store: Store, wanted: dict[str, dict[str, Any]], repair: bool) -> Look:
+def look(store: Store, wanted: dict[str, dict[str, Any]], repair: bool, adopt_folders: bool) -> Look:
     """Look at what is live and at the names that ``wanted`` needs. Raises WorkerError for what is in the way."""
     live = live_id(store)
     verdict = verify(store, live, repair=repair) if live else Verdict({})
     shared = {path for path, entry in wanted.items() if entry["type"] == "shared"}
     names = look_at_names(store, tops(wanted), shared)
-    return Look(live, verdict, names, plain_files(store, names.plain) if names.plain else {})
+    plain = plain_files(store, names.plain, wanted, adopt_folders) if names.plain else {}
+    return Look(live, verdict, names, plain)
 
 
 def actions(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, str]:

@@ -27,7 +27,8 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
     params: root, name; manifest: {files: [{path, type, mode, size, sha256, target}]}; keep: how many releases stay;
     who: the controller's user; source: {commit, dirty}; checked: {python, facts} of a check, or null; check_mode;
-    want_diff; patience: seconds to wait while another deploy runs.
+    want_diff; adopt_folders: whether files that the project does not bring may go out of view with the folder that
+    holds them; patience: seconds to wait while another deploy runs.
 
     Conversation: `need` {base, files: [paths]}, answered by a `file` {path} frame with its bytes for each, in that
     order, and `end` {}. There is no `need` when everything is here already.
@@ -44,7 +45,7 @@ class Plan:
         files = params["manifest"]["files"]
         self.wanted = {entry["path"]: {key: entry[key] for key in entry if key != "path"} for entry in files}
         self.release = release_id(files)
-        self.seen: Look = look(store, self.wanted, repair)
+        self.seen: Look = look(store, self.wanted, repair, params["adopt_folders"])
         self.live = self.release == self.seen.live and self.seen.untouched()
         self.in_place = self.live or _is_intact(store, self.release)
         self.before = texts(store, self.seen, self.wanted) if params["want_diff"] else None

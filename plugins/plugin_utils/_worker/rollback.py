@@ -43,7 +43,7 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     """Go back to an earlier release.
 
     params: root; name, or null for the only project there; to: null for what was live before, an activation's number,
-    or an id or its beginning; who, check_mode, want_diff, patience as for `release`.
+    or an id or its beginning; who, check_mode, want_diff, adopt_folders, patience as for `release`.
 
     Result: as `release`, with `files` {path: entry} of what is live then, and with a diff `after` {path: text or null}.
     """
@@ -80,7 +80,7 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
     if manifest is None:
         raise WorkerError("unknown-release", f"release {short_id(release)} is no longer in {store.path('releases')}")
     files = _as_found(store, release, manifest, params["check_mode"])
-    seen = look(store, files, repair=not params["check_mode"])
+    seen = look(store, files, repair=not params["check_mode"], adopt_folders=params["adopt_folders"])
     before = texts(store, seen, files) if params["want_diff"] else None
     source = _source(records, release)
     switched = Switched()
@@ -95,7 +95,8 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
         switched.adopted = new_name(store, seen) if seen.to_keep() else None
         if not params["check_mode"]:
             with Scratch(store) as scratch:
-                switched = go_live(scratch, Target(release, files), dict(source, who=params["who"], kind="rollback"))
+                who = dict(source, who=params["who"], kind="rollback")
+                switched = go_live(scratch, Target(release, files), who, params["adopt_folders"])
             switched.foreign += scratch.kept
     done = result(params, release, files, seen, switched, before)
     done["source"] = source

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import stat
+import sys
 
 from .history import activations
 from .many import each
@@ -40,13 +41,16 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def walk(folder: int, top: str) -> list[tuple[str, os.stat_result]]:
-    """Everything at and below ``top``: paths with their lstat, folders before what is in them; no link is followed."""
+def walk(folder: int, top: str, most: int = sys.maxsize) -> list[tuple[str, os.stat_result]]:
+    """Everything at and below ``top``: paths with their lstat, folders before what is in them; no link is followed.
+
+    Ends early once more than ``most`` were found.
+    """
     first = lstat(folder, top)
     if first is None:
         return []
     found, waiting = [(top, first)], [top] if stat.S_ISDIR(first.st_mode) else []
-    while waiting:
+    while waiting and len(found) <= most:
         inside = waiting.pop()
         fd = os.open(inside, _FOLDER, dir_fd=folder)
         try:
@@ -211,7 +215,7 @@ def _remove_tree(store: Store, tree: str, release: str) -> list[str]:
 
     def ours(path: str, info: os.stat_result) -> bool:
         entry = listed.get(path[drop:])
-        return _is_bytecode(path) or (entry is not None and as_listed(store, path, info, entry))
+        return is_bytecode(path) or (entry is not None and as_listed(store, path, info, entry))
 
     for path, info in walk(store.releases_fd, tree) if copies else []:
         entry = copies.get(path[drop:], {"type": ""})
@@ -230,6 +234,7 @@ def _remove_tree(store: Store, tree: str, release: str) -> list[str]:
     return [where + path[len(tree) :] for path in left]
 
 
-def _is_bytecode(path: str) -> bool:
+def is_bytecode(path: str) -> bool:
+    """Whether a path is what Python itself writes beside its sources."""
     folder, _slash, name = path.rpartition("/")
     return folder.endswith("/__pycache__") and ".pyc" in name

@@ -308,6 +308,20 @@ def tops(files: dict[str, dict[str, Any]]) -> set[str]:
     return {path.partition("/")[0] for path, entry in files.items() if entry["type"] != "shared"}
 
 
+def amount(count: int) -> str:
+    """Bytes as people read them, in powers of ten."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}" if count < 10 * factor else f"{count / factor:.0f} {unit}"
+    return f"{count} B"
+
+
+def some(paths: list[str], most: int = 5, count: int = 0) -> str:
+    """The first of some paths (of ``count``, when not all are given) for a sentence."""
+    more = (count or len(paths)) - min(most, len(paths))
+    return ", ".join(paths[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def check_space(store: Store, size: int, count: int) -> None:
     """Raise WorkerError("no-space") unless ``count`` more files of ``size`` bytes in all fit where the releases are."""
     info = os.fstatvfs(store.root_fd)

@@ -40,7 +40,7 @@ class Target:
         self.manifest = manifest or {}
 
 
-def go_live(scratch: Scratch, target: Target, who: dict[str, Any]) -> Switched:
+def go_live(scratch: Scratch, target: Target, who: dict[str, Any], adopt_folders: bool) -> Switched:
     """Make ``target`` live. At every instant readers see what was there or all of the new release, nothing else.
 
     ``who`` is what the activation records beside number, release and time. Raises WorkerError, as a look does, when the
@@ -48,7 +48,7 @@ def go_live(scratch: Scratch, target: Target, who: dict[str, Any]) -> Switched:
     """
     store, switched = scratch.store, Switched()
     with root_lock(store, str(who["who"])):
-        seen = look(store, target.files, repair=False)
+        seen = look(store, target.files, repair=False, adopt_folders=adopt_folders)
         if seen.to_keep():
             switched.adopted = _adopt(scratch, seen, who)
         elif seen.names.plain:

@@ -130,7 +130,7 @@ def test_links_out_of_a_folder_lead_on(tmp_path: Path) -> None:
     write(tmp_path, {**OLD, "data/x": "d"})
     (tmp_path / "conf" / "deep" / "data").symlink_to("../../data")
     inode = (tmp_path / "conf").stat().st_ino
-    deploy(tmp_path, NEW)
+    deploy(tmp_path, NEW, adopt_folders=True)
     assert home(tmp_path, "releases", "adopted", "conf").stat().st_ino == inode
     roll_back(tmp_path)
     assert (tmp_path / "conf" / "deep" / "data" / "x").read_text() == "d"

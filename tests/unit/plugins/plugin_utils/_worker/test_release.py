@@ -41,6 +41,7 @@ from tests.unit.releasing import (
     write,
 )
 
+PREFIX = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
 V1: Files = {
     "train.py": "import model\n",
     "model.py": "V = 1\n",
@@ -183,7 +184,7 @@ def adopt(root: Path) -> dict[str, Any]:
     os.utime(root / "train.py", ns=(10**18, 10**18 + 7))
     if os.geteuid() == 0:
         os.chown(root / "train.py", 1234, 4321)
-    return deploy(root, V1)
+    return deploy(root, V1, adopt_folders=True)
 
 
 def test_what_was_there_is_kept_and_comes_back_exactly(tmp_path: Path) -> None:
@@ -226,7 +227,7 @@ def test_links_in_an_adopted_folder_lead_where_they_did(tmp_path: Path) -> None:
         ("conf/self", "."),
     ):
         (tmp_path / path).symlink_to(target)
-    deploy(tmp_path, V1)
+    deploy(tmp_path, V1, adopt_folders=True)
     roll_back(tmp_path, "adopted")
     assert (tmp_path / "conf" / "data" / "x").read_text() == "d"
     assert (tmp_path / "conf" / "deep" / "up").read_text() == "a: 0\n"
@@ -258,8 +259,7 @@ def test_a_link_that_an_editor_replaced_by_a_file(tmp_path: Path) -> None:
 
 def test_without_exchange_in_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("adopt", "hand_over", "switch"):
-        prefix = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
-        monkeypatch.setattr(f"{prefix}.{module}.exchange", lambda *_args: False)
+        monkeypatch.setattr(f"{PREFIX}.{module}.exchange", lambda *_args: False)
     adopt(tmp_path)
     write(tmp_path, {"model.py": "edited through the link\n"})
     assert deploy(tmp_path, V1)["adopted"] == "edited"
@@ -272,20 +272,19 @@ def test_without_exchange_in_the_file_system(tmp_path: Path, monkeypatch: pytest
 def test_what_a_run_had_kept_before_it_ended_is_not_kept_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, OLD)
     (tmp_path / "conf" / "up").symlink_to("../data")
-    prefix = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
 
     def fail(*_args: Any) -> None:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), "conf")
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"{prefix}.switch.displace", fail)
+        patch.setattr(f"{PREFIX}.switch.displace", fail)
         for _attempt in range(2):
-            error = refusal(deploy, tmp_path, V1)
+            error = refusal(deploy, tmp_path, V1, adopt_folders=True)
             assert f"below {tmp_path} (conf): " in error.message
             assert "overlay" in error.message
             assert (tmp_path / "train.py").read_text() == "by hand\n"
-    predicted = deploy(tmp_path, V1, check_mode=True)
-    done = deploy(tmp_path, V1)
+    predicted = deploy(tmp_path, V1, check_mode=True, adopt_folders=True)
+    done = deploy(tmp_path, V1, adopt_folders=True)
     assert (predicted["adopted"], done["adopted"], predicted["activation"]) == (
         "adopted",
         "adopted",
@@ -302,10 +301,78 @@ def test_too_much_to_adopt_is_refused_with_the_largest_name(tmp_path: Path) -> N
     (tmp_path / "conf").mkdir()
     with (tmp_path / "conf" / "weights.bin").open("wb") as sparse:
         sparse.truncate(3 << 30)
-    error = refusal(deploy, tmp_path, V1)
+    error = refusal(deploy, tmp_path, V1, adopt_folders=True)
     assert error.code == "too-large"
     assert f"{tmp_path}/conf is there already" in error.message
     assert "training_shared" in error.message
+
+
+# What would go out of view
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_folder_with_files_that_the_project_does_not_bring_is_refused(tmp_path: Path, check_mode: bool) -> None:
+    data: Files = {f"conf/set/{number}.bin": "x" * 1000 for number in range(7)}
+    write(tmp_path, {**data, "conf/a.yml": "a: 0\n", "logs/x": "1"})
+    before = snapshot(tmp_path)
+    error = refusal(deploy, tmp_path, {**V1, "logs/": b""}, check_mode=check_mode)
+    assert error.code == "hides"
+    first, second = error.message.splitlines()
+    assert f"{tmp_path}/conf has 7 files (7.0 kB) that the project does not bring" in first
+    assert "(conf/set/0.bin, conf/set/1.bin, conf/set/2.bin and 4 more)" in first
+    assert f"{tmp_path}/logs has 1 file (1 B)" in second
+    for fix in ("training_shared", "training_exclude", "training_adopt_folders: true"):
+        assert fix in first
+    assert error.details["hidden"]["logs"] == {"files": 1, "bytes": 1, "examples": ["logs/x"]}
+    assert snapshot(tmp_path) == before or not check_mode
+    assert live(tmp_path) is None
+    done = deploy(tmp_path, {**V1, "logs/": b""}, check_mode=check_mode, adopt_folders=True)
+    assert done["adopted"] == "adopted"
+
+
+def test_a_huge_folder_is_refused_without_reading_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {f"conf/{number}": "x" for number in range(30)})
+    monkeypatch.setattr(f"{PREFIX}.hides.MOST", 20)
+    monkeypatch.setattr(f"{PREFIX}.look.MOST", 20)
+    monkeypatch.setattr(f"{PREFIX}.look.digest", lambda _fd: pytest.fail("it was read"))
+    assert "at least 30 files" in refusal(deploy, tmp_path, V1).message
+
+
+def test_what_the_project_brings_and_bytecode_hide_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {"conf/a.yml": "a: 0\n", "conf/__pycache__/a.cpython-311.pyc": b"\0", "train.py": "old\n"})
+    assert deploy(tmp_path, V1)["adopted"] == "adopted"
+
+
+def test_a_rollback_hides_nothing_either(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    deploy(tmp_path, {"train.py": "other\n"})
+    write(tmp_path, {"conf/mine": "m"})
+    for check_mode in (True, False):
+        assert refusal(roll_back, tmp_path, check_mode=check_mode).code == "hides"
+    assert roll_back(tmp_path, adopt_folders=True)["adopted"] == "adopted"
+    assert visible(tmp_path) == plain(V1)
+
+
+def test_files_that_appear_in_a_folder_meanwhile_are_not_hidden(tmp_path: Path) -> None:
+    write(tmp_path, {"conf/a.yml": "a: 0\n"})
+    meddler = Controller(V1, meddle=lambda: write(tmp_path, {"conf/precious": "p"}))
+    assert refusal(deploy, tmp_path, V1, meddler).code == "hides"
+    assert (tmp_path / "conf" / "precious").read_text() == "p"
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+@pytest.mark.parametrize("what", ["executable", "prefix", "base_prefix"])
+def test_the_python_in_use_is_never_displaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, check_mode: bool
+) -> None:
+    write(tmp_path, {"conf/a.yml": "a: 0\n", "conf/bin/python": ""})
+    (tmp_path / "link").symlink_to(tmp_path / "conf")
+    monkeypatch.setattr(sys, what, str(tmp_path / "link" / "bin" / "python"))
+    error = refusal(deploy, tmp_path, V1, check_mode=check_mode, adopt_folders=True)
+    assert (error.code, live(tmp_path)) == ("interpreter", None)
+    assert f"{tmp_path}/conf holds the Python" in error.message
+    assert "leave conf out with training_exclude" in error.message
 
 
 # Names that are not ours to take
@@ -582,8 +649,7 @@ def test_a_base_that_changes_before_it_is_copied_travels_instead(
         check_space(*args)
         write(tmp_path, {"train.py": "hot fix after the look\n"})
 
-    prefix = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
-    monkeypatch.setattr(f"{prefix}.release.check_space", meddle)
+    monkeypatch.setattr(f"{PREFIX}.release.check_space", meddle)
     done = deploy(tmp_path, V2)
     assert sorted(done["asked"]) == ["model.py", "train.py"]
     assert visible(tmp_path) == plain(V2)
@@ -721,9 +787,9 @@ def v1_in_the_way(root: Path) -> None:
 def test_check_mode_tells_what_the_run_then_does(tmp_path: Path, there: Callable[[Path], None]) -> None:
     there(tmp_path)
     before = snapshot(tmp_path)
-    predicted = deploy(tmp_path, V2, check_mode=True, want_diff=True)
+    predicted = deploy(tmp_path, V2, check_mode=True, want_diff=True, adopt_folders=True)
     assert snapshot(tmp_path) == before
-    done = deploy(tmp_path, V2, want_diff=True)
+    done = deploy(tmp_path, V2, want_diff=True, adopt_folders=True)
     assert predicted.pop("asked") == []
     done.pop("asked")
     assert predicted == done
@@ -731,7 +797,7 @@ def test_check_mode_tells_what_the_run_then_does(tmp_path: Path, there: Callable
 
 def test_a_diff_has_the_text_that_was_visible(tmp_path: Path) -> None:
     write(tmp_path, {**OLD, "conf/only_here": b"\0", "train.py": "x" * 300_000})
-    done = deploy(tmp_path, V1, want_diff=True)
+    done = deploy(tmp_path, V1, want_diff=True, adopt_folders=True)
     assert done["before"] == {"conf/a.yml": "a: 0\n", "conf/only_here": None, "train.py": None}
     done = deploy(tmp_path, V2, want_diff=True)
     assert done["before"] == {"model.py": "V = 1\n"}
@@ -794,8 +860,7 @@ def test_stale_bytecode_never_runs(tmp_path: Path) -> None:
 
 def test_without_times_from_the_content_old_bytecode_would_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail: with one time for all contents the old code runs although the source is right."""
-    prefix = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
     for module in ("stage", "look"):
-        monkeypatch.setattr(f"{prefix}.{module}.content_mtime", lambda _sha256: 1_000_000_000)
+        monkeypatch.setattr(f"{PREFIX}.{module}.content_mtime", lambda _sha256: 1_000_000_000)
     with pytest.raises(AssertionError, match="assert '1' == '2'"):
         test_stale_bytecode_never_runs(tmp_path)
