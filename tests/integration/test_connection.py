@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.connection.ssh import Connection as SSHConnection
 
 from lab.api import open_lab
 from tests.integration.connections import connect, host_variables, inventory
@@ -201,6 +202,22 @@ def test_sixty_four_hosts_of_one_node_all_succeed(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("rc=0") == 64
+
+
+def test_a_module_costs_one_session() -> None:
+    ansible = str(Path(sys.executable).with_name("ansible"))
+    ping = [ansible, "-i", inventory(), "ct200", "-m", "ansible.builtin.ping"]
+    with open_lab().counting("pve1") as sessions:
+        subprocess.run(ping, capture_output=True, check=True)
+        assert sessions() == 1
+
+
+def test_the_shared_connection_is_not_that_of_the_builtin_plugin_and_not_compressed() -> None:
+    connection = connect("ct200")
+    command = connection._ssh("true")
+    assert b"-C" not in command
+    assert b"ControlPath=" in b" ".join(command)
+    assert connection._create_control_path("h", 22, "u") != SSHConnection._create_control_path("h", 22, "u")
 
 
 CONTENTS = {
