@@ -260,6 +260,17 @@ foreign:
   returned: success
   type: list
   elements: str
+strays:
+  description:
+    - Files in the release that was live that no manifest lists, such as what runs wrote there. They stay in its folder
+      and are out of view. Name what runs write to in O(shared).
+  returned: success
+  type: dict
+  contains:
+    count: {description: How many., type: int, sample: 2}
+    bytes: {description: Their size., type: int}
+    names: {description: The top-level names that they are in., type: list, elements: str, sample: [out]}
+    paths: {description: Where the first hundred of them are., type: list, elements: str}
 diff:
   description: What changed, file by file.
   returned: in diff mode

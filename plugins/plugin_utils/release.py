@@ -73,7 +73,7 @@ def rolled_back(done: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 def _result(done: Mapping[str, Any], after: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("changed", "release_id", "previous_release_id", "activation", "root", "name", "bytes_sent", "pruned")
-    more = ("foreign", "adopted", "drift", "mended")
+    more = ("foreign", "strays", "adopted", "drift", "mended")
     files = [
         _file(path, done["actions"].get(path, "unchanged"), after.get(path) or done["gone"][path])
         for path in sorted({*after, *done["gone"]})
@@ -115,7 +115,25 @@ def summary(result: Mapping[str, Any], check_mode: bool, rollback: bool = False)
     elif rollback and result["previous_release_id"]:
         before = f" (before: {short_id(result['previous_release_id'])})"
     verb = "would go live" if check_mode else "live again" if rollback else "live"
-    return f"{release} {verb} at {root}, {', '.join(said)}{before}"
+    return f"{release} {verb} at {root}, {', '.join(said)}{before}{_elsewhere(result, check_mode)}"
+
+
+def _elsewhere(result: Mapping[str, Any], check_mode: bool) -> str:
+    """What lies where nobody looks for it: files that went out of view, and those that removing found."""
+    home = f"{result['root'].rstrip('/')}/.trainops/{result['name']}"
+    said, strays = "", result["strays"]
+    if strays["count"]:
+        which = f"{_files(strays['count'])} that no release lists {'would stay' if check_mode else 'stay'}"
+        share = f"name {labels(strays['names'], 3)} in training_shared"
+        said += f"; {which} in {home}/releases/{short_id(result['previous_release_id'])}…: {share}"
+    if result["foreign"]:
+        which = f"{_files(len(result['foreign']))} of removed releases {'would be' if check_mode else 'are'}"
+        said += f"; {which} in {home}/kept"
+    return said
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'s' * (count != 1)}"
 
 
 def message(result: Mapping[str, Any]) -> str:
@@ -125,8 +143,14 @@ def message(result: Mapping[str, Any]) -> str:
     lines += [f"{file['action']:8} {file['path']}" for file in changes[:_LISTED]]
     if len(changes) > _LISTED:
         lines.append(f"… and {len(changes) - _LISTED} more")
-    lines += [f"was edited in the live release: {path}" for path in result["drift"]]
-    lines += [f"belongs to nobody, kept: {path}" for path in result["foreign"]]
+    for what, paths, count in (
+        ("was edited in the live release", result["drift"], len(result["drift"])),
+        ("out of view, no release lists it", result["strays"]["paths"], result["strays"]["count"]),
+        ("belongs to nobody, kept", result["foreign"], len(result["foreign"])),
+    ):
+        lines += [f"{what}: {path}" for path in paths[:_LISTED]]
+        if count > _LISTED:
+            lines.append(f"{what}: … and {count - _LISTED} more")
     return "\n".join(lines)
 
 

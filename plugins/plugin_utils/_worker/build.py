@@ -11,7 +11,7 @@ import os
 from .channel import WorkerError
 from .notes import checked, note
 from .prune import prune
-from .report import Switched
+from .report import Switched, no_strays
 from .scratch import Scratch
 from .stage import Tree, copier, writer
 from .store import Store, manifest_of
@@ -49,6 +49,8 @@ def replace(channel: Channel, store: Store, params: dict[str, Any], plan: Plan) 
         switched.received = received
         switched.pruned, foreign = prune(scratch, plan.release, params["keep"])
         switched.foreign += foreign
+        if plan.seen.live in switched.pruned:  # they are among the foreign now
+            switched.strays = no_strays()
     switched.foreign += scratch.kept
     return switched
 

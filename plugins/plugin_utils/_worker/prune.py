@@ -10,7 +10,7 @@ import os
 
 from .history import activations
 from .scratch import RETIRED, Scratch, retire
-from .store import ADOPTED, lstat, releases
+from .store import ADOPTED, Store, lstat, releases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ def surplus(ids: list[str], records: list[dict[str, Any]], live: str, keep: int)
     ours = [release for release in order if not release.startswith(ADOPTED)]
     stays = {live, *order[:2], *ours[:keep]}
     return [release for release in ids if release not in stays and not release.startswith(ADOPTED)]
+
+
+def to_prune(store: Store, release: str, adopted: str | None, keep: int) -> list[str]:
+    """What a deploy of ``release`` will remove when it has kept what was there as ``adopted``."""
+    ids = {*releases(store), release, *([adopted] if adopted else [])} if store.exists() else set[str]()
+    records = activations(store)
+    records += [{"release": adopted}] if adopted and adopted not in {one["release"] for one in records} else []
+    return surplus(sorted(ids), [*records, {"release": release}], release, keep)
 
 
 def prune(scratch: Scratch, live: str, keep: int) -> tuple[list[str], list[str]]:

@@ -83,7 +83,20 @@ def _predict(params: dict[str, Any]) -> dict[str, Any]:
             switched.activation = next_number(store) + plan.seen.to_keep()
             switched.adopted = _keeper(store, plan.seen)
             switched.received = 0 if plan.in_place else sum(plan.wanted[path]["size"] for path in plan.to_send())
+            _predict_rest(store, params, plan, switched)
         return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
+
+
+def _predict_rest(store: Store, params: dict[str, Any], plan: Plan, switched: Switched) -> None:
+    """What will be pruned, what is found then, and what goes out of view."""
+    from .prune import to_prune
+    from .strays import predicted_foreign, strays
+
+    switched.pruned = to_prune(store, plan.release, switched.adopted, params["keep"])
+    replaced = plan.release if not plan.in_place and store.has_tree(plan.release) else None
+    switched.foreign = predicted_foreign(store, plan.seen, replaced, switched.pruned)
+    if plan.seen.live not in switched.pruned:
+        switched.strays = strays(store, plan.seen, plan.release)
 
 
 def _keeper(store: Store, seen: Look) -> str | None:

@@ -21,11 +21,17 @@ _TEXT_BYTES = 256 * 1024
 _ALL_TEXT_BYTES = 4 * 1024 * 1024
 
 
+def no_strays() -> dict[str, Any]:
+    """What :func:`.strays.strays` returns where there are none."""
+    return {"count": 0, "bytes": 0, "names": [], "paths": []}
+
+
 class Switched:
     """What a deploy or rollback did.
 
     activation: the number of what is live now; adopted: the release that keeps what was there; received: bytes from the
-    controller; pruned: ids of removed releases; foreign: paths in removed trees that nobody listed.
+    controller; pruned: ids of removed releases; foreign: paths in removed trees that nobody listed; strays: what went
+    out of view with the release that was live.
     """
 
     def __init__(self) -> None:
@@ -34,6 +40,7 @@ class Switched:
         self.received = 0
         self.pruned: list[str] = []
         self.foreign: list[str] = []
+        self.strays = no_strays()
 
 
 def result(
@@ -50,7 +57,8 @@ def result(
     other files are unchanged (adopted: only in the release that keeps what was there); gone: the entries of those
     removed or adopted; bytes_sent; adopted: the release that keeps what was there, or null; drift: paths that somebody
     had changed in the live release; mended: paths and links that were put right in place; pruned: ids; foreign: paths
-    in removed releases that nobody listed; before: {path: text or null} where a diff was asked for.
+    in removed releases that nobody listed; strays: what went out of view, see :mod:`.strays`; before: {path: text or
+    null} where a diff was asked for.
     """
     visible = seen.visible()
     done = {path: action for path, action in actions(visible, after).items() if action != "unchanged"}
@@ -75,6 +83,7 @@ def result(
         "mended": sorted({*seen.verdict.mended, *(links if live else ())}),
         "pruned": switched.pruned,
         "foreign": switched.foreign,
+        "strays": switched.strays,
         "before": before,
     }
 

@@ -28,6 +28,7 @@ from .store import (
     releases,
     short_id,
 )
+from .strays import strays
 from .switch import Target, go_live, require_intact
 
 TYPE_CHECKING = False
@@ -93,6 +94,7 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
             require_intact(store, release, content=True)
         switched.activation = next_number(store) + seen.to_keep()
         switched.adopted = new_name(store, seen) if seen.to_keep() else None
+        switched.strays = strays(store, seen, release)
         if not params["check_mode"]:
             with Scratch(store) as scratch:
                 who = dict(source, who=params["who"], kind="rollback")

@@ -212,26 +212,35 @@ def _remove_tree(store: Store, tree: str, release: str) -> list[str]:
     live = live_id(store) or ""
     copies = ((manifest_of(store, live) if live.startswith((ADOPTED, EDITED)) else None) or {"files": {}})["files"]
     drop = len(tree) + 1
-
-    def ours(path: str, info: os.stat_result) -> bool:
-        entry = listed.get(path[drop:])
-        return is_bytecode(path) or (entry is not None and as_listed(store, path, info, entry))
-
-    for path, info in walk(store.releases_fd, tree) if copies else []:
-        entry = copies.get(path[drop:], {"type": ""})
-        place = f"{live}/{path[drop:]}"
-        there = lstat(store.releases_fd, place)
-        if (
-            entry["type"] in ("file", "link")
-            and not ours(path, info)
-            and there
-            and as_listed(store, place, there, entry)
-            and as_listed(store, path, info, entry)
-        ):
-            os.rename(path, place, src_dir_fd=store.releases_fd, dst_dir_fd=store.releases_fd)
-    left = remove(store.releases_fd, tree, ours)
+    for path in not_ours(store, tree, release) if copies else []:
+        entry = copies.get(path, {"type": ""})
+        place, aside = f"{live}/{path}", f"{tree}/{path}"
+        if entry["type"] in ("file", "link") and all(_is_as_listed(store, one, entry) for one in (place, aside)):
+            os.rename(aside, place, src_dir_fd=store.releases_fd, dst_dir_fd=store.releases_fd)
+    left = remove(store.releases_fd, tree, lambda path, info: _is_ours(store, path, info, path[drop:], listed))
     where = keep(store, tree, release) if left else ""
     return [where + path[len(tree) :] for path in left]
+
+
+def not_ours(store: Store, tree: str, release: str) -> list[str]:
+    """The paths in a tree of a release that no manifest lists or that were changed since; without folders."""
+    listed = (manifest_of(store, release) or {"files": {}})["files"]
+    drop = len(tree) + 1
+    return sorted(
+        path[drop:]
+        for path, info in walk(store.releases_fd, tree)
+        if not (stat.S_ISDIR(info.st_mode) or _is_ours(store, path, info, path[drop:], listed))
+    )
+
+
+def _is_ours(store: Store, path: str, info: os.stat_result, listed_as: str, listed: dict[str, dict[str, Any]]) -> bool:
+    entry = listed.get(listed_as)
+    return is_bytecode(path) or (entry is not None and as_listed(store, path, info, entry))
+
+
+def _is_as_listed(store: Store, path: str, entry: dict[str, Any]) -> bool:
+    info = lstat(store.releases_fd, path)
+    return info is not None and as_listed(store, path, info, entry)
 
 
 def is_bytecode(path: str) -> bool:

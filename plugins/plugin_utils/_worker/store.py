@@ -70,6 +70,11 @@ class Store:
         """Whether the project's folders are there."""
         return self.releases_fd >= 0
 
+    def has_tree(self, release: str) -> bool:
+        """Whether the folder of a release is there."""
+        info = lstat(self.releases_fd, release) if self.exists() else None
+        return info is not None and stat.S_ISDIR(info.st_mode)
+
     def path(self, *parts: str) -> str:
         """A path below ROOT/.trainops/NAME, as text."""
         return os.path.join(self.root, HOME, self.name, *parts)

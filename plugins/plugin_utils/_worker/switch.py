@@ -17,6 +17,7 @@ from .report import Switched
 from .scratch import RETIRED, Scratch, retire, write_manifest
 from .stage import Tree
 from .store import ADOPTED, EDITED, FORMAT, Store, live_id, lstat, now, short_id
+from .strays import strays
 from .swap import exchange
 
 TYPE_CHECKING = False
@@ -49,6 +50,7 @@ def go_live(scratch: Scratch, target: Target, who: dict[str, Any], adopt_folders
     store, switched = scratch.store, Switched()
     with root_lock(store, str(who["who"])):
         seen = look(store, target.files, repair=False, adopt_folders=adopt_folders)
+        switched.strays = strays(store, seen, target.release)
         if seen.to_keep():
             switched.adopted = _adopt(scratch, seen, who)
         elif seen.names.plain:

@@ -30,7 +30,7 @@ def step(root: Path, project: Path, **more: Any) -> dict[str, Any]:
     found = read_project(str(project), [], "/")
     files = {entry.path: Path(entry.source).read_bytes() for entry in found.files if entry.type == "file"}
     asked = {**params(root, {}), "manifest": {"files": found.rows}, **more}
-    done = deploy(root, files, **{key: asked[key] for key in ("manifest", "check_mode", "want_diff")})
+    done = deploy(root, files, **{key: asked[key] for key in ("manifest", "check_mode", "want_diff", "keep")})
     return released(found, done, asked["check_mode"])
 
 
@@ -86,8 +86,34 @@ def test_diffs_show_text_as_text_and_all_else_by_size(tmp_path: Path) -> None:
 
 def test_a_long_list_is_cut_in_the_message() -> None:
     files = [{"action": "added", "path": f"f{number}"} for number in range(25)]
-    text = message({"summary": "s", "files": files, "drift": [], "foreign": ["/x"]})
-    assert text.splitlines()[-2:] == ["… and 5 more", "belongs to nobody, kept: /x"]
+    strays = {"count": 500, "paths": [f"/s{number}" for number in range(100)]}
+    foreign = [f"/f{number}" for number in range(21)]
+    text = message({"summary": "s", "files": files, "drift": ["d"], "strays": strays, "foreign": foreign})
+    lines = text.splitlines()
+    assert lines[21:23] == ["… and 5 more", "was edited in the live release: d"]
+    assert [line for line in lines if line.endswith("more")][1:] == [
+        "out of view, no release lists it: … and 480 more",
+        "belongs to nobody, kept: … and 1 more",
+    ]
+    assert len(lines) == 1 + 21 + 1 + 21 + 21
+
+
+def test_the_line_names_what_went_out_of_view_and_what_removing_found(tmp_path: Path) -> None:
+    root, project = tmp_path / "root", tmp_path / "project"
+    root.mkdir()
+    write(project, {"train.py": "1", "out/x": "x"})
+    first = step(root, project, keep=2)["release_id"]
+    write(root, {"out/model.pt": "m", "out/log/1.txt": "1"})
+    for number, end in (
+        (2, "; 2 files that no release lists {stay} in {home}/releases/{first}…: name out in training_shared"),
+        (3, "; 2 files of removed releases {be} in {home}/kept"),
+    ):
+        write(project, {"train.py": str(number)})
+        for check_mode in (True, False):
+            done = step(root, project, check_mode=check_mode, keep=2)
+            words = {"stay": "would stay", "be": "would be"} if check_mode else {"stay": "stay", "be": "are"}
+            assert done["summary"].endswith(end.format(home=f"{root}/.trainops/demo", first=first[:7], **words))
+    assert (root / ".trainops" / "demo" / "kept" / first / "out" / "model.pt").read_text() == "m"
 
 
 def test_the_worker_gets_nothing_that_the_project_does_not_have(tmp_path: Path) -> None:

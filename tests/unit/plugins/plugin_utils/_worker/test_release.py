@@ -743,6 +743,49 @@ def test_a_rollback_target_survives_the_smallest_keep(tmp_path: Path) -> None:
     assert roll_back(tmp_path)["release_id"] == release_id(rows(V1))
 
 
+# What runs wrote into the live release
+
+
+OUT: Files = {"out/model.pt": "mm", "out/log/1.txt": "1", "conf/__pycache__/a.cpython-311.pyc": "b"}
+
+
+def test_what_a_run_wrote_into_the_live_release_is_named_when_it_goes_out_of_view(tmp_path: Path) -> None:
+    with_out: Files = {**V1, "out/.keep": b""}
+    first = deploy(tmp_path, with_out)["release_id"]
+    write(tmp_path, OUT)
+    assert deploy(tmp_path, with_out)["strays"]["count"] == 0  # nothing goes out of view
+    predicted = deploy(tmp_path, {**with_out, "model.py": "V = 2\n"}, check_mode=True)
+    done = deploy(tmp_path, {**with_out, "model.py": "V = 2\n"})
+    tree = home(tmp_path, "releases", first)
+    assert done["strays"] == predicted["strays"]
+    assert done["strays"] == {
+        "count": 2,
+        "bytes": 3,
+        "names": ["out"],
+        "paths": [str(tree / "out" / "log" / "1.txt"), str(tree / "out" / "model.pt")],
+    }
+    assert {Path(path).read_text() for path in done["strays"]["paths"]} == {"mm", "1"}
+    write(tmp_path, {"out/other": "o"})
+    assert roll_back(tmp_path, check_mode=True)["strays"]["names"] == ["out"]
+    assert roll_back(tmp_path)["strays"]["count"] == 1
+    assert (tmp_path / "out" / "model.pt").read_text() == "mm"
+
+
+def test_many_files_of_a_run_are_counted_and_not_listed(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    write(tmp_path, {f"conf/{number}.png": "x" for number in range(130)})
+    strays = deploy(tmp_path, V2)["strays"]
+    assert (strays["count"], len(strays["paths"])) == (130, 100)
+
+
+def test_what_is_edited_is_kept_and_no_stray(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    write(tmp_path, {"model.py": "edited\n", "conf/new": "n"})
+    assert deploy(tmp_path, V2)["strays"]["paths"] == [
+        str(home(tmp_path, "releases", release_id(rows(V1)), "conf/new"))
+    ]
+
+
 # Check mode and diff
 
 
@@ -783,7 +826,53 @@ def v1_in_the_way(root: Path) -> None:
     write(root, {"model.py": "x"})
 
 
-@pytest.mark.parametrize("there", [nothing, by_hand, v1, v2, v1_v2, v2_edited, v2_chmod, v1_in_the_way])
+def v1_written_into(root: Path) -> None:
+    v1(root)
+    write(root, OUT_CONF)
+
+
+def v2_written_into_and_edited(root: Path) -> None:
+    v2_edited(root)
+    write(root, OUT_CONF)
+
+
+def v2_damaged_while_old(root: Path) -> None:
+    v2(root)
+    write(root, {**OUT_CONF, "train.py": "edited\n"})
+    v1(root)
+
+
+def old_and_written_into(root: Path) -> None:
+    """Releases to prune, and in the oldest ones what runs wrote and somebody edited."""
+    for number in range(8):
+        deploy(root, {"conf/x": str(number)}, keep=20)
+        write(root, {f"conf/{number}": "run", **({"conf/x": "edited"} if number == 1 else {})})
+
+
+def old_edited_and_in_the_way(root: Path) -> None:
+    old_and_written_into(root)
+    write(root, {"train.py": "by hand\n", "conf/x": "edited again"})
+
+
+OUT_CONF: Files = {"conf/log": "l", "conf/deep/log": "l"}
+SITUATIONS = [
+    nothing,
+    by_hand,
+    v1,
+    v2,
+    v1_v2,
+    v2_edited,
+    v2_chmod,
+    v1_in_the_way,
+    v1_written_into,
+    v2_written_into_and_edited,
+    v2_damaged_while_old,
+    old_and_written_into,
+    old_edited_and_in_the_way,
+]
+
+
+@pytest.mark.parametrize("there", SITUATIONS)
 def test_check_mode_tells_what_the_run_then_does(tmp_path: Path, there: Callable[[Path], None]) -> None:
     there(tmp_path)
     before = snapshot(tmp_path)

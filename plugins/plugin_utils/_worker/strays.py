@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Files in a release's tree that no manifest lists: what runs wrote there, and what goes out of view with a switch."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from .look import Look
+from .report import no_strays
+from .scratch import KEPT, fresh, is_bytecode, not_ours, walk
+from .store import Store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_NAMED = 100
+
+
+def strays(store: Store, seen: Look, release: str) -> dict[str, Any]:
+    """What lies in the live release unlisted, and so goes out of view when ``release`` is live instead.
+
+    count; bytes; names: the top-level names that have some; paths: where the first hundred are. Bytecode does not
+    count, and neither does what a release is about to keep.
+    """
+    if seen.live is None or seen.live == release or not store.has_tree(seen.live):
+        return no_strays()
+    drop = len(seen.live) + 1
+    known = (seen.verdict.files, seen.verdict.drift)
+    found = [
+        (path[drop:], info.st_size)
+        for path, info in walk(store.releases_fd, seen.live)
+        if not (stat.S_ISDIR(info.st_mode) or is_bytecode(path) or any(path[drop:] in paths for paths in known))
+    ]
+    return {
+        "count": len(found),
+        "bytes": sum(size for _path, size in found),
+        "names": sorted({path.partition("/")[0] for path, _size in found}),
+        "paths": sorted(store.path("releases", seen.live, path) for path, _size in found)[:_NAMED],
+    }
+
+
+def predicted_foreign(store: Store, seen: Look, replaced: str | None, pruned: list[str]) -> list[str]:
+    """Where files will be that are found in the tree of a release that is replaced, or pruned, and that are not ours.
+
+    What was changed in the live release is not among them: the release that keeps it takes it in.
+    """
+    if not store.exists():
+        return []
+    taken = set(os.listdir(store.path(KEPT))) if os.path.isdir(store.path(KEPT)) else set[str]()
+    found = []
+    for release in [*([replaced] if replaced else []), *pruned]:
+        kept = seen.verdict.drift if release == seen.live else {}
+        left = [path for path in not_ours(store, release, release) if path not in kept]
+        if left:
+            label = fresh(release, taken)
+            taken.add(label)
+            found += [store.path(KEPT, label, path) for path in left]
+    return found
