@@ -17,12 +17,12 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import s
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock, wait
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 
 display = Display()
 
 
-class ActionModule(StepAction):
+class ActionModule(NamedStep):
     """Its options and results are documented in the module of the same name."""
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:

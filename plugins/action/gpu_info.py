@@ -10,10 +10,10 @@ from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import look
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import info_result
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 
 
-class ActionModule(StepAction):
+class ActionModule(NamedStep):
     """Its options and results are documented in the module of the same name."""
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:

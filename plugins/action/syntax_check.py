@@ -23,14 +23,14 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Request, exchange
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import ask, check_numbers, seen
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import teller
 
 display = Display()
 
 
-class ActionModule(StepAction):
+class ActionModule(NamedStep):
     """Its options and results are documented in the module of the same name."""
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Answer, Request, exchange, no_answer
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import project_name, read_project
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
     check_options,
@@ -24,13 +25,12 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
     rolled_back,
     sender,
 )
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.step import StepAction
 
 display = Display()
 _EVERY_SECONDS = 10.0
 
 
-class ActionModule(StepAction):
+class ActionModule(NamedStep):
     """Its options and results are documented in the module of the same name."""
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:

@@ -341,7 +341,7 @@ def _verdict(gpu: Gpu, evidence: _Evidence) -> tuple[str, str | None, list[str]]
     used = gpu.used
     if gpu.row is None or used is None:
         return "unknown", "memory-not-shown", [_not_shown(gpu)]
-    rule = f"{used} MiB used, {evidence.memory_mib} MiB allowed (memory_mib)"
+    rule = f"{used} MiB used, {evidence.memory_mib} MiB allowed by option memory_mib"
     if any(holder.memory is not None for holder in gpu.holders):
         return "busy", "process", [f"{_count(gpu)}, {seen}", rule]
     if gpu.holders:

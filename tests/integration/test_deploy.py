@@ -206,7 +206,19 @@ def test_wrong_gpu_options_are_found_before_anything_goes_live(
     (step,) = result.hosts["ct200"].steps
     assert (step.step, step.failed) == ("check", True)
     assert said in step.summary
+    assert set(given) & set(step.summary.replace(":", "").split()), "which variable is wrong"
     assert inside(lab, 200, "ls", "-A", root) == b""
+
+
+def test_a_misspelt_variable_is_found_before_anything_moves(lab: Lab, folder: Path, root: str) -> None:
+    said = "training_rollback_too is no variable of trainops: did you mean training_rollback_to?"
+    with lab.counting("pve1") as sessions:
+        for run in (trainops.deploy, trainops.rollback):
+            result = run(cwd=folder, limit="ct200", extravars={"training_rollback_too": 1})
+            assert said in result.message
+        assert sessions() == 0
+    allowed = {"training_rate": 1, "training_own_variables": ["training_rate"]}
+    assert trainops.deploy(cwd=folder, limit="ct200", extravars=allowed).ok
 
 
 def test_typed_results_and_rollback_from_python(lab: Lab, folder: Path, root: str) -> None:

@@ -55,7 +55,8 @@ def test_busy_is_a_failure_with_a_table_and_the_fix_where_it_is() -> None:
     assert lines[0] == result["summary"]
     assert lines[1:-1] == result["table"].splitlines()
     assert lines[5].endswith("vmid 201 (train-b) pid 212 python3 train.py, 2048 MiB, for 30 s")
-    assert "select" in lines[-1]
+    assert "option select" in lines[-1]
+    assert "option timeout" in lines[-1]
     assert "{" not in result["msg"]
 
 

@@ -163,7 +163,7 @@ def test_memory_up_to_the_threshold_is_idle(used: int, allowed: int, expected: t
     rows = [gpu_row(0, 0, f"{used} MiB")]
     found = gpus.snapshot(reading(rows, devices=[0]), view(rows), vmid=VMID, memory_mib=allowed)
     assert verdicts(found) == [expected]
-    assert f"{used} MiB used, {allowed} MiB allowed (memory_mib)" in found.gpus[0].reasons
+    assert f"{used} MiB used, {allowed} MiB allowed by option memory_mib" in found.gpus[0].reasons
 
 
 def test_memory_without_a_process_is_held_from_outside() -> None:
