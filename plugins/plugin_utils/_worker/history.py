@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 
+from .control import open_control
 from .store import Store, live_id, now, write_all
 
 TYPE_CHECKING = False
@@ -25,12 +26,12 @@ def activations(store: Store) -> list[dict[str, Any]]:
     ``proved`` in a record says that it took effect for certain: it was noted after the rename.
     """
     lines = _lines(store)
-    void = {line["void"] for line in lines if "void" in line}
-    proved = {line["proved"] for line in lines if "proved" in line}
+    void = [line["void"] for line in lines if "void" in line]
+    proved = [line["proved"] for line in lines if "proved" in line]
     return [
         {**line, "proved": line["activation"] in proved}
         for line in lines
-        if "activation" in line and line["activation"] not in void
+        if "activation" in line and line["activation"] not in void and isinstance(line.get("release"), str)
     ]
 
 
@@ -38,7 +39,7 @@ def _lines(store: Store) -> list[dict[str, Any]]:
     if not store.exists():
         return []
     try:
-        fd = os.open("activations", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=store.home_fd)
+        fd = open_control(store.home_fd, "activations", store.path("activations"))
     except FileNotFoundError:
         return []
     with open(fd, encoding="utf-8", errors="replace") as stream:
@@ -47,9 +48,9 @@ def _lines(store: Store) -> list[dict[str, Any]]:
     for line in lines:
         try:
             record = json.loads(line)
-        except ValueError:  # the torn end of a write that was cut off
+        except (ValueError, RecursionError):  # the torn end of a write that was cut off, or nothing of ours
             continue
-        if isinstance(record, dict):
+        if isinstance(record, dict) and isinstance(record.get("activation", 0), int):
             records.append(record)
     return records
 
@@ -61,8 +62,8 @@ def next_number(store: Store) -> int:
 
 def append(store: Store, record: dict[str, Any], lasting: bool = True) -> None:
     """Add one line to the activations, on disk when this returns (unless it need not be ``lasting``)."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open("activations", flags, 0o644, dir_fd=store.home_fd)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    fd = open_control(store.home_fd, "activations", store.path("activations"), flags)
     try:
         size = os.fstat(fd).st_size
         torn = size and os.pread(fd, 1, size - 1) != b"\n"

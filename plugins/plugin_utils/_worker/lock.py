@@ -12,13 +12,13 @@ import os
 import time
 
 from .channel import WorkerError
+from .control import open_control
 from .store import now, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _POLL_SECONDS = 0.1
 
 
@@ -58,7 +58,7 @@ class Lock:
             pass
 
     def _try(self) -> bool:
-        fd = os.open(self._name, _FLAGS, 0o644, dir_fd=self._folder)
+        fd = open_control(self._folder, self._name, self._shown, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A lock on a file that somebody removed in between would exclude nobody.
@@ -78,7 +78,7 @@ class Lock:
         return f"{self._shown} is held by {by}, still after {self._patience:g} s: run again when that deploy is done"
 
     def _holder(self) -> dict[str, Any] | None:
-        fd = os.open(self._name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._folder)
+        fd = open_control(self._folder, self._name, self._shown)
         try:
             holder = json.loads(os.read(fd, 4096))
         except ValueError:

@@ -19,6 +19,7 @@ from .store import (
     EDITED,
     Store,
     digest_at,
+    is_manifest,
     live_id,
     lstat,
     make_folder,
@@ -134,16 +135,32 @@ def clean(store: Store) -> list[str]:
         if name.startswith(SCRATCH):
             kept += discard(store, name)
     live = live_id(store)
-    unused = {name for name in present if name.startswith((ADOPTED, EDITED)) and not name.endswith(".json")} - {live}
-    if unused:  # a copy of what is still in its place: that run never came to use it
+    unused = {name[:-5] for name in present if is_manifest(name) and name.startswith((ADOPTED, EDITED))} - {live}
+    if unused:
         unused -= {record["release"] for record in activations(store)}
+        unused = {release for release in unused if _is_unused_copy(store, release)}
         for release in unused:
             remove(store.releases_fd, release, lambda _path, _info: True)
     for name in present:
         release = name[:-5]
-        if name.endswith(".json") and release != live and (release not in present or release in unused):
+        if is_manifest(name) and release != live and (release not in present or release in unused):
             os.unlink(name, dir_fd=store.releases_fd)
     return kept
+
+
+def _is_unused_copy(store: Store, release: str) -> bool:
+    """Whether a release that never was live, as far as is known, holds copies only of what is still in its place.
+
+    The activations may have been lost. But what was adopted holds the files themselves, which no longer are the copies
+    that the manifest knows.
+    """
+    files = (manifest_of(store, release) or {"files": {}})["files"]
+    drop = len(release) + 1
+    return all(
+        stat.S_ISDIR(info.st_mode)
+        or (path[drop:] in files and (stat.S_ISLNK(info.st_mode) or signature(info) == files[path[drop:]]["signature"]))
+        for path, info in walk(store.releases_fd, release)
+    )
 
 
 def discard(store: Store, scratch: str) -> list[str]:
@@ -152,6 +169,10 @@ def discard(store: Store, scratch: str) -> list[str]:
     What links displaced goes into the release that keeps it, of a replaced tree goes what its manifest lists.
     """
     kept = []
+    info = lstat(store.releases_fd, scratch)
+    if info is None or not stat.S_ISDIR(info.st_mode):
+        remove(store.releases_fd, scratch, lambda _path, _info: True)
+        return []
     retired = f"{scratch}/{RETIRED}"
     if lstat(store.releases_fd, retired):
         kept += retire(store, retired)

@@ -26,6 +26,7 @@ import stat
 import time
 
 from .channel import WorkerError
+from .control import open_control
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ ADOPTED = "adopted"
 EDITED = "edited"
 SHORT = 7
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_CURRENT = re.compile(r"releases/([0-9a-f]{64}|adopted(?:-[0-9]+)?|edited(?:-[0-9]+)?)")
+_ID = re.compile(r"[0-9a-f]{64}|adopted(?:-[0-9]+)?|edited(?:-[0-9]+)?")
+_CURRENT = re.compile(f"releases/({_ID.pattern})")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MTIME_FIRST = 978_307_200  # 2001-01-01
 _MTIME_SPAN = 9 * 365 * 86_400
@@ -227,20 +229,26 @@ def manifest_of(store: Store, release: str) -> dict[str, Any] | None:
     if not store.exists():
         return None
     try:
-        fd = os.open(f"{release}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=store.releases_fd)
+        fd = open_control(store.releases_fd, f"{release}.json", store.path("releases", f"{release}.json"))
     except FileNotFoundError:
         return None
     with open(fd, encoding="ascii") as stream:
         try:
-            manifest: dict[str, Any] = json.load(stream)
-        except ValueError:
+            manifest = json.load(stream)
+        except (ValueError, RecursionError):
             return None
-    return manifest if manifest.get("format") == FORMAT else None
+    ours = isinstance(manifest, dict) and manifest.get("format") == FORMAT and isinstance(manifest.get("files"), dict)
+    return manifest if ours else None
 
 
 def releases(store: Store) -> list[str]:
     """The ids of the releases that have a manifest."""
-    return sorted(name[:-5] for name in os.listdir(store.releases_fd) if name.endswith(".json"))
+    return sorted(name[:-5] for name in os.listdir(store.releases_fd) if is_manifest(name))
+
+
+def is_manifest(name: str) -> bool:
+    """Whether a name in the folder of the releases is that of a manifest; people put all kinds of files anywhere."""
+    return name.endswith(".json") and _ID.fullmatch(name[:-5]) is not None
 
 
 def live_release(root: str, name: str) -> tuple[str, dict[str, Any]] | None:
