@@ -19,10 +19,12 @@ empty: {}
 """
 
 
-def play(folder: Path, playbook: str, *arguments: str, callback: str = "default") -> subprocess.CompletedProcess[str]:
+def play(
+    folder: Path, playbook: str, *arguments: str, callback: str = "default", inventory: str = "inventory.yml"
+) -> subprocess.CompletedProcess[str]:
     """Run one of the collection's playbooks."""
     (folder / "inventory.yml").write_text(INVENTORY)
-    argv = [str(BIN / "ansible-playbook"), "-i", "inventory.yml", f"trainops.proxmox.{playbook}", *arguments]
+    argv = [str(BIN / "ansible-playbook"), "-i", inventory, f"trainops.proxmox.{playbook}", *arguments]
     env = {**os.environ, "ANSIBLE_STDOUT_CALLBACK": callback, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
     return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=60)
 
@@ -42,6 +44,15 @@ def test_no_host_is_an_error_with_one_sentence(tmp_path: Path, playbook: str, ar
     assert done.returncode != 0
     assert said in done.stdout + done.stderr
     assert "PLAY" not in done.stdout
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_without_an_inventory_only_the_syntax_is_right(tmp_path: Path, playbook: str) -> None:
+    (tmp_path / "empty").touch()
+    done = play(tmp_path, playbook, inventory="empty")
+    assert done.returncode != 0
+    assert "there is no inventory, so nothing was done: give one with -i" in done.stdout + done.stderr
+    assert play(tmp_path, playbook, "--syntax-check", inventory="empty").returncode == 0
 
 
 def test_the_summary_says_it_too(tmp_path: Path) -> None:
