@@ -75,7 +75,8 @@ exit 0
 """
 
 # Needs of its caller: $smi (name or path of nvidia-smi), $deadline (seconds for it), $run ('' or 'sudo -n').
-# Prints sections that begin with "===" and ends with "=== end"; never fails, never waits longer than the deadline.
+# Prints sections that begin with "===" and ends with "=== end"; never fails, never waits longer than the deadline. What
+# a program prints may lack its last newline, so the mark behind it brings one.
 _SCRIPT = r"""
 set +e
 set +u
@@ -89,7 +90,8 @@ now() { read -r up idle </proc/uptime; }
 # A child that hangs in the driver survives SIGKILL. It keeps nothing of ours but one pipe, given up after a while.
 ask() {
   {
-    { timeout -k 1 "$deadline" "$tool" "$1" --format=csv; echo "=== exit $?"; } </dev/null 2>&1 3>&- 4>&- 5>&- &
+    { timeout -k 1 "$deadline" "$tool" "$1" --format=csv; printf '\n=== exit %d\n' $?
+    } </dev/null 2>&1 3>&- 4>&- 5>&- &
   } | timeout "$((whole + 3))" cat
 }
 tool=
@@ -110,7 +112,7 @@ listed=
 if [ -n "$stuck" ]; then
   printf '=== stuck %s\n' "$stuck"
 elif [ -n "$tool" ]; then
-  answers=$(ask '@APPS@' | { echo '=== gpus'; ask '@GPUS@' </dev/null; echo '=== apps'; cat; })
+  answers=$(ask '@APPS@' | { echo '=== gpus'; ask '@GPUS@' </dev/null; printf '\n=== apps\n'; cat; })
   printf '%s\n' "$answers"
   listed=$(printf '%s\n' "$answers" | sed -nE 's/^(GPU|MIG)-[^,]*, ([0-9]+),.*/\2/p')
   now
@@ -214,7 +216,7 @@ def _answers(sections: _Sections) -> tuple[Answer | None, Answer | None]:
 
 def _answer(sections: _Sections, name: str, seconds: float) -> Answer:
     status = _argument(sections, f"{name} exit")
-    text = "\n".join(sections.get(name, ("", []))[1])
+    text = "\n".join(sections.get(name, ("", []))[1]).rstrip("\n")
     # timeout(1) ends with 124, or 137 when it took SIGKILL; no status at all means that not even that helped.
     hung = status in ("124", "137", "")
     return Answer(None if hung else int(status), text, seconds, timed_out=hung, unkillable=not status)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -195,6 +196,23 @@ def test_answers_and_statuses_reach_the_parser(script: Script) -> None:
     assert (view.gpus.exit, view.gpus.text) == (0, "gpus --format=csv")
     assert (view.apps.exit, view.apps.text) == (3, "apps")
     assert view.complete == (os.geteuid() == 0)
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+@pytest.mark.parametrize("text", ["no newline", "", "two\nlines", "ends\n", "%s \\n"])
+def test_what_a_program_says_without_a_last_newline_hides_no_status(script: Script, stream: str, text: str) -> None:
+    view = script(f"printf '%s' {shlex.quote(text)} >&{stream}; exit 9")
+    for answer in (view.gpus, view.apps):
+        assert answer is not None
+        assert (answer.exit, answer.text, answer.timed_out, answer.unkillable) == (9, text.rstrip("\n"), False, False)
+
+
+def test_an_answer_that_is_cut_off_in_a_line_hides_no_other(script: Script) -> None:
+    view = script("case $1 in --query-gpu=*) printf half; exec sleep 1000;; *) echo apps;; esac", deadline="1")
+    assert view.gpus is not None
+    assert view.apps is not None
+    assert (view.gpus.exit, view.gpus.text, view.gpus.timed_out) == (None, "half", True)
+    assert (view.apps.exit, view.apps.text) == (0, "apps")
 
 
 def test_a_node_without_nvidia_smi_says_so(script: Script) -> None:
