@@ -166,7 +166,7 @@ def trouble(answer: Answer, place: str, *, deadline: float, kernel_module: str =
         return Trouble(
             "timeout",
             f"{place}: nvidia-smi did not answer within {deadline:g} s{cannot}; the driver may be stuck (look at dmesg "
-            "on the node), or it needs longer (option nvidia_smi_timeout)",
+            "on the node), or it needs longer: raise option nvidia_smi_timeout",
             lasting=answer.unkillable,
         )
     if answer.exit == 0 and not answer.text.startswith("Failed to initialize"):

@@ -287,7 +287,7 @@ def test_the_path_of_nvidia_smi_can_be_set(lab: Lab) -> None:
     assert result["view"] == "node"
     missing = info(nvidia_smi="/opt/gpu/smi")
     assert causes(missing) == {("unknown", "not-found")}
-    assert "there is no /opt/gpu/smi: set nvidia_smi" in missing["summary"]
+    assert "there is no /opt/gpu/smi: set option nvidia_smi" in missing["summary"]
 
 
 def test_a_login_with_sudo_sees_as_much_as_root(lab: Lab, tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_the_controllers_own_gpus_are_read_without_a_container(tmp_path: Path) -
     tool.unlink()
     missing = run_step(tmp_path, INFO, options, "localhost,", "localhost", connection="local")["localhost"]
     assert (missing["failed"], missing["code"]) == (True, "not-found")
-    assert f"there is no {tool}: set nvidia_smi" in missing["msg"]
+    assert f"there is no {tool}: set option nvidia_smi" in missing["msg"]
 
 
 def as_user(folder: Path, user: str) -> dict[str, Any]:

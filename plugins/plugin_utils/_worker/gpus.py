@@ -52,7 +52,9 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
     tool = find_tool(name, os.environ.get("PATH", ""))
     stuck = find_stuck(os.path.basename(name), timeout)
     if tool is None or stuck is not None:
-        why = "there is no %s: set nvidia_smi to its path there" % (name if "/" in name else "nvidia-smi on the PATH")
+        why = "there is no %s: set option nvidia_smi to its path there" % (
+            name if "/" in name else "nvidia-smi on the PATH"
+        )
         answers = [_no_answer(why if stuck is None else "", stuck) for _query in params["queries"]]
         children = []
     else:

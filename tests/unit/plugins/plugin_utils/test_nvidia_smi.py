@@ -128,9 +128,9 @@ def test_no_process_is_an_empty_table() -> None:
             True,
         ),
         (
-            Answer(127, "there is no /opt/nvidia-smi: set nvidia_smi to its path there"),
+            Answer(127, "there is no /opt/nvidia-smi: set option nvidia_smi to its path there"),
             "not-found",
-            ("/opt/nvidia-smi", "set nvidia_smi"),
+            ("/opt/nvidia-smi", "set option nvidia_smi"),
             True,
         ),
         (Answer(1, "\nsomething new\n"), "failed", ("exit status 1", "something new"), False),

@@ -111,8 +111,8 @@ def test_it_holds_no_descriptor_of_ours(tool: Tool) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("/opt/no/nvidia-smi", "there is no /opt/no/nvidia-smi: set nvidia_smi"),
-        ("no-such-nvidia-smi", "there is no nvidia-smi on the PATH: set nvidia_smi"),
+        ("/opt/no/nvidia-smi", "there is no /opt/no/nvidia-smi: set option nvidia_smi"),
+        ("no-such-nvidia-smi", "there is no nvidia-smi on the PATH: set option nvidia_smi"),
     ],
 )
 def test_a_program_that_is_missing_is_named(name: str, said: str) -> None:
