@@ -18,6 +18,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import C
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import COLUMNS, indent
 
 display = Display()
 
@@ -42,4 +43,4 @@ class ActionModule(NamedStep):
             timeout=0 if self._task.check_mode else options["timeout"],
             interval=options["interval"],
         )
-        return idle_result(outcome, options["require"])
+        return idle_result(outcome, options["require"], (display.columns or COLUMNS) - indent(task_vars))

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import look
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import info_result
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import COLUMNS, indent
+
+display = Display()
 
 
 class ActionModule(NamedStep):
     """Its options and results are documented in the module of the same name."""
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        return info_result(look(self._connection, options))
+        return info_result(look(self._connection, options), (display.columns or COLUMNS) - indent(task_vars))

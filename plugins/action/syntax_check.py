@@ -25,7 +25,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import a
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import teller
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import room, teller
 
 display = Display()
 
@@ -57,7 +57,7 @@ class ActionModule(NamedStep):
             sources(project.files),
             teller(display.display, task_vars, "check"),
         )
-        result = outcome(reply.result, kind, config, unread)
+        result = outcome(reply.result, kind, config, unread, room(task_vars, "check"))
         if question is None:
             return result
         return with_gpus(

@@ -164,9 +164,13 @@ class CallbackModule(CallbackBase):
         if always:
             text = self._said(result) or text
         line, *rest = text.splitlines()
+        if always and rest:
+            line, rest = "", [line, *rest]  # what was laid out in columns stays so
+        if result.task.resolved_action == "trainops.proxmox.gpu_info":
+            rest += str(values.get("table") or "").splitlines()
         if self._display.verbosity > 1 and not always:
             rest += self._dump_results(values, indent=4).splitlines()
-        self._display.display(self._under(self._line(result, line), rest), color=color)
+        self._display.display(self._under(self._line(result, line).rstrip(), rest), color=color)
 
     def _bad(self, result: CallbackTaskResult, word: str, color: str) -> None:
         headline, rest = lines.failure(result.result)

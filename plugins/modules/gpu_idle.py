@@ -119,7 +119,7 @@ looks:
   returned: always
   type: int
 table:
-  description: The selected GPUs with their holders as text, at most 100 columns wide.
+  description: The selected GPUs with their holders as text, as wide as the terminal, or 80 columns.
   returned: always
   type: str
 view:

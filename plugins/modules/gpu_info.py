@@ -66,7 +66,7 @@ msg:
   returned: always
   type: str
 table:
-  description: The GPUs with their holders as text, at most 100 columns wide.
+  description: The GPUs with their holders as text, as wide as the terminal, or 80 columns.
   returned: success
   type: str
 gpus:

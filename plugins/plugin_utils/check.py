@@ -28,6 +28,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import En
 PYTHON, SHELL, OPAQUE = "python", "shell", "opaque"
 MAX_CONFIG = 4 * 1024 * 1024  # bytes; larger files are data, and YAML of that size takes minutes
 _HEAD = 256
+_GAP = 8
 _SUFFIXES = {
     ".py": PYTHON,
     ".pyw": PYTHON,
@@ -163,14 +164,21 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def outcome(
-    reply: Mapping[str, Any], kind: Mapping[str, str], config: Sequence[Problem], unread: Sequence[Mapping[str, str]]
+    reply: Mapping[str, Any],
+    kind: Mapping[str, str],
+    config: Sequence[Problem],
+    unread: Sequence[Mapping[str, str]],
+    room: int,
 ) -> dict[str, Any]:
-    """The step's result from the worker's `reply`, the problems of configuration files, and which were not read."""
+    """The step's result from the worker's `reply`, the problems of configuration files, and which were not read.
+
+    `room` is how many columns there are for the line.
+    """
     problems = in_order([*problems_of(reply), *config])
     compiled = sum(1 for one in kind.values() if one == PYTHON)
     parsed = sum(1 for one in kind.values() if one not in (PYTHON, OPAQUE)) - len(unread)
     failed = any(one.severity == "error" for one in problems)
-    line = summary(reply["python"], compiled, parsed, problems)
+    line = summary(reply["python"], compiled, parsed, problems, room)
     result = {
         "summary": line,
         "msg": "\n".join(map(str, problems)) if problems else " ".join(line.split()),
@@ -229,8 +237,11 @@ def _warned(result: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
     return {**result, "warnings": [*result.get("warnings", []), *warnings]}
 
 
-def summary(python: Mapping[str, str], compiled: int, parsed: int, problems: Sequence[Problem]) -> str:
-    """The one line that a person reads. `compiled` Python files, `parsed` files of other kinds."""
+def summary(python: Mapping[str, str], compiled: int, parsed: int, problems: Sequence[Problem], room: int) -> str:
+    """The one line that a person reads. `compiled` Python files, `parsed` files of other kinds.
+
+    The interpreter stands apart where `room` columns are enough for that.
+    """
     errors = [one for one in problems if one.severity == "error"]
     if errors:
         more = f" (+{len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -243,4 +254,6 @@ def summary(python: Mapping[str, str], compiled: int, parsed: int, problems: Seq
     parts += ["imports resolve"] if compiled else [] if parsed else ["nothing to check"]
     if problems:
         parts.append(f"{len(problems)} {'warning' if len(problems) == 1 else 'warnings'}")
-    return f"{', '.join(parts)}        {python['path']} {python['version']}"
+    found, interpreter = ", ".join(parts), f"{python['path']} {python['version']}"
+    gap = _GAP if len(found) + _GAP + len(interpreter) <= room else 2
+    return f"{found}{'':{gap}}{interpreter}"

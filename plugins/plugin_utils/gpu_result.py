@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, select
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary, table
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import WIDTH, summary, table
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Outcome
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Snapshot
 
@@ -53,22 +53,22 @@ def _at_rest(gpu: Gpu) -> Gpu:
     return Gpu(gpu.index, gpu.uuid, gpu.minor, row, (), "idle")
 
 
-def info_result(found: Snapshot) -> dict[str, Any]:
-    """The result of ``gpu_info``. Raises StepError when there is no GPU to tell of."""
+def info_result(found: Snapshot, width: int = WIDTH) -> dict[str, Any]:
+    """The result of ``gpu_info``, its table ``width`` columns wide. Raises StepError when there is no GPU."""
     if not found.gpus:
         code, text = _trouble(found)
         raise StepError(code, text, {"gpus": [], "view": found.view, "view_reason": found.view_reason})
     line = summary(Selection(found.gpus), found.view)
-    return {**_common(found), "summary": line, "msg": line, "table": table(found, found.gpus)}
+    return {**_common(found), "summary": line, "msg": line, "table": table(found, found.gpus, width)}
 
 
-def idle_result(outcome: Outcome, require: bool) -> dict[str, Any]:
+def idle_result(outcome: Outcome, require: bool, width: int = WIDTH) -> dict[str, Any]:
     """The result of ``gpu_idle``: a failure with the table only where idle GPUs are required."""
     found, selection = outcome.snapshot, outcome.selection
     idle = bool(outcome.chosen)
     line = summary(selection, found.view, outcome.chosen) if found.gpus else f"unknown: {_trouble(found)[1]}"
     line += f"; waited {outcome.waited:.0f} s" if outcome.looks > 1 else ""
-    shown = table(found, selection.candidates) if selection.candidates else ""
+    shown = table(found, selection.candidates, width) if selection.candidates else ""
     result = {
         **_common(found),
         "gpus": [gpu.as_result() for gpu in outcome.chosen or selection.candidates],

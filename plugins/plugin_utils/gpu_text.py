@@ -12,7 +12,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Holder, Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.processes import short_command
 
-WIDTH = 100
+WIDTH = 80
+_LEAST_WIDTH = 50
 _GROUPS = 2
 _HOLDERS = 3
 
@@ -86,8 +87,8 @@ def holder(found: Holder) -> str:
     return f"vmid {process.vmid}{name} pid {pid} {command}"
 
 
-def table(snapshot: Snapshot, gpus: Sequence[Gpu]) -> str:
-    """The GPUs with their holders, at most 100 columns wide, and below it what needs a sentence."""
+def table(snapshot: Snapshot, gpus: Sequence[Gpu], width: int = WIDTH) -> str:
+    """The GPUs with their holders, at most ``width`` columns wide, and below it what needs a sentence."""
     lines = ["GPU  verdict  used MiB  holder"]
     for gpu in gpus:
         first, *others = _holder_cells(gpu)
@@ -97,7 +98,7 @@ def table(snapshot: Snapshot, gpus: Sequence[Gpu]) -> str:
     notes = dict.fromkeys(gpu.reasons[0] for gpu in gpus if gpu.verdict == "unknown")
     if snapshot.view != "node":
         notes[f"As seen from inside the container: {snapshot.view_reason}."] = None
-    return "\n".join([*(_cut(line) for line in lines), *notes])
+    return "\n".join([*(_cut(line, max(width, _LEAST_WIDTH)) for line in lines), *notes])
 
 
 def _holder_cells(gpu: Gpu) -> list[str]:
@@ -124,8 +125,8 @@ def age(seconds: int) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 48 else f"{days} d {hours % 24} h"
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def _gpus(gpus: Sequence[Gpu]) -> str:

@@ -13,6 +13,18 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
 
 EVERY_SECONDS = 10.0
+COLUMNS = 80  # of a line that wraps nowhere
+
+
+def indent(task_vars: Mapping[str, Any]) -> int:
+    """How far a host's texts are indented beneath its line."""
+    host = str(task_vars.get("inventory_hostname", ""))
+    return max(map(len, task_vars.get("ansible_play_hosts_all") or [host])) + 2
+
+
+def room(task_vars: Mapping[str, Any], step: str, columns: int = COLUMNS) -> int:
+    """How many columns a step's line leaves for its text."""
+    return columns - len(step_line("", indent(task_vars) - 2, step, "-")) + 1
 
 
 def teller(

@@ -85,6 +85,17 @@ def shown(plugin: Any) -> list[str]:
         ("ansible.builtin.copy", {"changed": True}, ["ct200   Do it: changed"]),
         ("ansible.builtin.copy", {"changed": False}, []),
         ("ansible.builtin.debug", {"msg": "hi", "_ansible_verbose_always": True}, ["ct200   Do it: hi"]),
+        (
+            "ansible.builtin.debug",
+            {"msg": "a  b\n 1  2\n", "_ansible_verbose_always": True},
+            ["ct200   Do it:\n        a  b\n         1  2"],
+        ),
+        (
+            "trainops.proxmox.gpu_info",
+            {"summary": "1 of 1 idle", "table": "GPU  verdict\n  0  idle"},
+            ["ct200   gpus     1 of 1 idle\n        GPU  verdict\n          0  idle"],
+        ),
+        (GPUS, {"summary": "1 of 1 idle", "table": "GPU  verdict"}, ["ct200   gpus     1 of 1 idle"]),
     ],
 )
 def test_ok(action: str, values: dict[str, Any], expected: list[str]) -> None:

@@ -159,7 +159,7 @@ def result(*problems: dict[str, Any], kind: dict[str, str] | None = None, **more
     """The step's result for what a worker found."""
     reply = {"python": PYTHON, "files_cached": 1, "problems": list(problems), "checked": {}}
     kind = kind if kind is not None else {"a.py": "python", "b.py": "python"}
-    return outcome(reply, kind, more.get("config", []), more.get("unread", []))
+    return outcome(reply, kind, more.get("config", []), more.get("unread", []), more.get("room", 100))
 
 
 @pytest.mark.parametrize(
@@ -187,6 +187,11 @@ def test_the_line_of_a_sound_project(kind: dict[str, str], problems: list[dict[s
     assert "failed" not in found
     assert len(found["warnings"]) == len(problems)
     assert found["files_cached"] == 1
+
+
+@pytest.mark.parametrize(("room", "gap"), [(68, 8), (67, 2), (20, 2)])
+def test_the_line_of_a_sound_project_fits_its_room(room: int, gap: int) -> None:
+    assert result(room=room)["summary"] == f"2 files compile, imports resolve{'':{gap}}/root/venv/bin/python 3.12.3"
 
 
 def test_a_refusal_says_the_first_error_and_lists_all() -> None:

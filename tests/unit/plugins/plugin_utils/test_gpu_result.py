@@ -48,7 +48,7 @@ def test_busy_is_a_report_where_idle_is_not_required() -> None:
 
 
 def test_busy_is_a_failure_with_a_table_and_the_fix_where_it_is() -> None:
-    result = idle_result(outcome(BUSY, waited=12.3, looks=4), require=True)
+    result = idle_result(outcome(BUSY, waited=12.3, looks=4), require=True, width=100)
     assert (result["failed"], result["code"]) == (True, "gpus-busy")
     assert result["summary"] == f"{HELD}; waited 12 s"
     lines = result["msg"].splitlines()

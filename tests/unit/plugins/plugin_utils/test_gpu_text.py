@@ -112,7 +112,7 @@ def test_the_line_of_a_count(busy: dict[int, int], text: str) -> None:
 def test_the_table() -> None:
     holders = [process(pid, 3, vmid=201, inside=pid, age=pid * 60, parent=1) for pid in range(51, 56)]
     found = eight({0: 100, 1: 500, 3: 2057}, [NODE, *holders], [*on(710, 0, memory=100), *on(51, 3)])
-    assert gpu_text.table(found, found.gpus[:4]) == "\n".join(
+    assert gpu_text.table(found, found.gpus[:4], 100) == "\n".join(
         [
             "GPU  verdict  used MiB  holder",
             "  0  busy          100  the node's pid 710 Xorg, 100 MiB, for 30 s",
@@ -128,8 +128,11 @@ def test_the_table() -> None:
 
 def test_no_line_of_the_table_is_wider_than_a_page() -> None:
     found = eight({3: 2057}, [process(841, 3, vmid=201, inside=212, argv=("/opt/" + "x" * 200,), container="c" * 60)])
-    widths = [len(row) for row in gpu_text.table(found, found.gpus).splitlines()]
-    assert max(widths) == gpu_text.WIDTH
+    for width in (80, 72, 200):
+        widths = [len(row) for row in gpu_text.table(found, found.gpus, width).splitlines()]
+        assert max(widths) == min(width, 189)
+    assert max(len(row) for row in gpu_text.table(found, found.gpus).splitlines()) == 80
+    assert max(len(row) for row in gpu_text.table(found, found.gpus, 3).splitlines()) == 50
 
 
 def test_the_table_explains_once_what_needs_a_sentence() -> None:

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import teller
+from typing import Any
+
+import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import indent, room, teller
 
 
 def test_a_line_every_ten_seconds() -> None:
@@ -27,3 +30,15 @@ def test_without_a_play() -> None:
     shown: list[str] = []
     teller(shown.append, {}, "check", lambda: next(times))({"done": 1, "total": 2, "what": "files read"})
     assert len(shown) == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "line"),
+    [
+        ({"inventory_hostname": "ct200"}, "ct200  check    "),
+        ({"inventory_hostname": "a", "ansible_play_hosts_all": ["a", "longer"]}, "a       check    "),
+    ],
+)
+def test_the_room_of_a_text(variables: dict[str, Any], line: str) -> None:
+    assert room(variables, "check") == 80 - len(line)
+    assert indent(variables) == line.index("check")
