@@ -311,5 +311,8 @@ def test_the_command_prints_the_lines_as_they_come(lab: Lab, folder: Path) -> No
             if "waiting" in line:
                 holder.close()
         assert process.wait() == 0, lines
-    assert [line.split()[1] for line in lines] == ["check", "release", "gpus", "gpus"]
+    warnings = [line for line in lines if line.startswith("[WARNING]: ct200: ")]
+    assert "GPU 5 busy" in "".join(warnings)
+    steps = [line.split()[1] for line in lines if line.startswith("ct200")]
+    assert steps == ["check", "release", "gpus", "gpus"]
     assert "8 of 8 idle" in lines[-1]

@@ -168,8 +168,9 @@ STREAMS = [
     ),
     command(
         "signal masks",
-        *("grep", "-E", "SigBlk|SigIgn", "/proc/self/status"),
-        out="SigBlk:\t0000000000000000\nSigIgn:\t0000000000001000\n",
+        # Of signals 1 to 28: whoever runs the tests may have others ignored.
+        *("sed", "-nE", "s/^(Sig(Blk|Ign)).*(.{7})$/\\1 \\3/p", "/proc/self/status"),
+        out="SigBlk 0000000\nSigIgn 0001000\n",
     ),
     command(
         "stdin 50 MiB to sha256sum",
