@@ -18,8 +18,9 @@ from .channel import WorkerError
 from .history import activations
 from .look import Look, describe
 from .scratch import DISPLACED, Scratch, fresh
+from .space import check_space
 from .stage import Tree, copier
-from .store import ADOPTED, EDITED, Store, check_space, lstat
+from .store import ADOPTED, EDITED, Store, lstat
 from .swap import exchange
 
 TYPE_CHECKING = False

@@ -39,6 +39,17 @@ def to_prune(store: Store, release: str, adopted: str | None, keep: int) -> list
     return surplus(sorted(ids), [*records, {"release": release}], release, keep)
 
 
+def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -> list[str]:
+    """What of that may go before the deploy, to make room for it.
+
+    Not what is live, nor what was before: should the deploy fail, a rollback must still lead there.
+    """
+    records = activations(store)
+    live = records[-1]["release"] if records else release
+    before = surplus(releases(store), records, live, keep) if store.exists() else []
+    return [one for one in to_prune(store, release, adopted, keep) if one in before]
+
+
 def prune(scratch: Scratch, live: str, keep: int) -> tuple[list[str], list[str]]:
     """Remove surplus releases. Returns their ids, and where files are now that were in them and that nobody listed."""
     store = scratch.store

@@ -13,7 +13,7 @@ from .names import mend_links
 from .notes import note
 from .report import Switched, result, texts
 from .scratch import clean
-from .store import Store, check_space, guarded, manifest_of, open_store, release_id
+from .store import Store, guarded, manifest_of, open_store, release_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ class Plan:
         self.live = self.release == self.seen.live and self.seen.untouched()
         self.in_place = self.live or _is_intact(store, self.release)
         self.before = texts(store, self.seen, self.wanted) if params["want_diff"] else None
-        if not self.live:
-            _check_space(store, self)
+        self.keeper = _keeper(store, self.seen) if not self.live else None
 
     def to_send(self) -> list[str]:
         """The first path of each content that is not known to be here."""
@@ -61,16 +60,16 @@ class Plan:
                 paths.append(path)
         return paths
 
+    def needs(self) -> tuple[int, int]:
+        """Bytes and files that are written."""
+        entries = [] if self.in_place else list(self.wanted.values())
+        if self.seen.to_keep():
+            entries += self.seen.visible().values()
+        return sum(entry.get("size", 0) for entry in entries), len(entries)
+
 
 def _is_intact(store: Store, release: str) -> bool:
     return manifest_of(store, release) is not None and not verify(store, release).drift
-
-
-def _check_space(store: Store, plan: Plan) -> None:
-    entries = [] if plan.in_place else list(plan.wanted.values())
-    if plan.seen.to_keep():
-        entries += plan.seen.visible().values()
-    check_space(store, sum(entry.get("size", 0) for entry in entries), len(entries))
 
 
 def _predict(params: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def _predict(params: dict[str, Any]) -> dict[str, Any]:
         switched.activation = _live_activation(store)
         if not plan.live:
             switched.activation = next_number(store) + plan.seen.to_keep()
-            switched.adopted = _keeper(store, plan.seen)
+            switched.adopted = plan.keeper
             switched.received = 0 if plan.in_place else sum(plan.wanted[path]["size"] for path in plan.to_send())
             _predict_rest(store, params, plan, switched)
         return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
@@ -89,10 +88,15 @@ def _predict(params: dict[str, Any]) -> dict[str, Any]:
 
 def _predict_rest(store: Store, params: dict[str, Any], plan: Plan, switched: Switched) -> None:
     """What will be pruned, what is found then, and what goes out of view."""
-    from .prune import to_prune
+    from .prune import to_prune, to_prune_first
+    from .space import shortage
     from .strays import predicted_foreign, strays
 
-    switched.pruned = to_prune(store, plan.release, switched.adopted, params["keep"])
+    switched.pruned = to_prune(store, plan.release, plan.keeper, params["keep"])
+    if shortage(store, *plan.needs()):
+        error = shortage(store, *plan.needs(), tuple(to_prune_first(store, plan.release, plan.keeper, params["keep"])))
+        if error:
+            raise error
     replaced = plan.release if not plan.in_place and store.has_tree(plan.release) else None
     switched.foreign = predicted_foreign(store, plan.seen, replaced, switched.pruned)
     if plan.seen.live not in switched.pruned:
@@ -125,8 +129,14 @@ def _deploy(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
             switched = _refresh(store, params, plan)
         else:
             from .build import replace  # only what is needed is compiled: most deploys change nothing
+            from .prune import to_prune_first
+            from .space import make_room
 
+            first = to_prune_first(store, plan.release, plan.keeper, params["keep"])
+            pruned, foreign = make_room(store, *plan.needs(), first)
             switched = replace(channel, store, params, plan)
+            switched.pruned = sorted([*pruned, *switched.pruned])
+            switched.foreign[:0] = foreign
         switched.foreign[:0] = kept
         return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
 

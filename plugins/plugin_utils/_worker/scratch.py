@@ -189,7 +189,7 @@ def retire(store: Store, folder: str) -> list[str]:
     left = []
     for path, info in walk(store.releases_fd, folder):
         if stat.S_ISDIR(info.st_mode) and path.count("/") == folder.count("/") + 1:
-            left += _remove_tree(store, path, path.rpartition("/")[2])
+            left += remove_tree(store, path, path.rpartition("/")[2])
     return left
 
 
@@ -223,7 +223,7 @@ def fresh(label: str, taken: set[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _remove_tree(store: Store, tree: str, release: str) -> list[str]:
+def remove_tree(store: Store, tree: str, release: str) -> list[str]:
     """Remove what a release's manifest lists, and bytecode; the rest moves to ``kept``, with its folders.
 
     The rest is what nobody listed, and what was changed since it was: whoever did may have the file open still. When

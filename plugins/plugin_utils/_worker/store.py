@@ -335,25 +335,6 @@ def some(paths: list[str], most: int = 5, count: int = 0) -> str:
     return ", ".join(paths[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def check_space(store: Store, size: int, count: int) -> None:
-    """Raise WorkerError("no-space") unless ``count`` more files of ``size`` bytes in all fit where the releases are."""
-    info = os.fstatvfs(store.root_fd)
-    needed = size + (count + 16) * info.f_frsize
-    free = info.f_bavail * info.f_frsize
-    fix = f"free space there, or lower training_keep_releases (old releases are in {store.path('releases')})"
-    if needed > free:
-        raise WorkerError(
-            "no-space",
-            f"{store.root} has {free / 1e6:.1f} MB free, the release needs {needed / 1e6:.1f} MB: {fix}",
-            needed=needed,
-            free=free,
-        )
-    if info.f_files and count + 16 > info.f_favail:
-        raise WorkerError(
-            "no-space", f"{store.root} has {info.f_favail} inodes free, the release needs {count + 16}: {fix}"
-        )
-
-
 def explain(error: OSError, root: str) -> WorkerError:
     """An error of the file system as a sentence with what to do about it."""
     fixes: dict[int | None, tuple[str, str]] = {

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import names, store
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import names, space
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import content_mtime, release_id
 
@@ -643,13 +643,13 @@ def test_a_base_that_changes_before_it_is_copied_travels_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(tmp_path, V1)
-    check_space = store.check_space
+    make_room = space.make_room
 
-    def meddle(*args: Any) -> None:
-        check_space(*args)
+    def meddle(*args: Any) -> Any:
         write(tmp_path, {"train.py": "hot fix after the look\n"})
+        return make_room(*args)
 
-    monkeypatch.setattr(f"{PREFIX}.release.check_space", meddle)
+    monkeypatch.setattr(space, "make_room", meddle)
     done = deploy(tmp_path, V2)
     assert sorted(done["asked"]) == ["model.py", "train.py"]
     assert visible(tmp_path) == plain(V2)
@@ -702,7 +702,9 @@ class Full:
         self.f_frsize, self.f_bavail, self.f_files, self.f_favail = 4096, blocks, 1000, inodes
 
 
-@pytest.mark.parametrize(("full", "words"), [(Full(9, 900), "0.0 MB free"), (Full(9000, 9), "9 inodes free")])
+@pytest.mark.parametrize(
+    ("full", "words"), [(Full(9, 900), "36.9 kB free, the release needs "), (Full(9000, 9), "9 inodes free")]
+)
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_space_is_checked_before_anything_travels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: Full, words: str, check_mode: bool
@@ -711,6 +713,71 @@ def test_space_is_checked_before_anything_travels(
     controller = Controller(V1)
     error = refusal(deploy, tmp_path, V1, controller, check_mode=check_mode)
     assert (error.code, words in error.message, controller.asked) == ("no-space", True, [])
+
+
+class Filling:
+    """What fstatvfs says of a file system that has room for so many blocks and files below a root."""
+
+    def __init__(self, root: Path, blocks: int, inodes: int) -> None:
+        self.root, self.blocks, self.inodes = root, blocks, inodes
+
+    def __call__(self, _fd: int) -> Full:
+        files = [path for path in home(self.root, "releases").rglob("*") if path.suffix != ".json"]
+        blocks = sum(-(-path.stat().st_size // 4096) for path in files if path.is_file())
+        return Full(self.blocks - blocks, self.inodes - len(files))
+
+
+def heavy(number: int) -> Files:
+    return {"big.bin": f"{number}" * 5000, "conf/a": f"{number}"}
+
+
+@pytest.mark.parametrize("limits", [(35, 10_000), (10_000, 33)], ids=["blocks", "inodes"])
+def test_a_full_disk_is_left_by_pruning_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int]
+) -> None:
+    ids = [deploy(tmp_path, heavy(number), keep=9)["release_id"] for number in range(5)]
+    home(tmp_path, "releases", ids[0], "conf", "found").write_text("f")
+    monkeypatch.setattr(os, "fstatvfs", Filling(tmp_path, *limits))
+    assert refusal(deploy, tmp_path, heavy(5), keep=9).code == "no-space"
+    assert refusal(deploy, tmp_path, heavy(5), keep=9, check_mode=True).code == "no-space"
+    assert home(tmp_path, "releases", ids[0]).exists()
+    predicted = deploy(tmp_path, heavy(5), keep=3, check_mode=True)
+    done = deploy(tmp_path, heavy(5), keep=3)
+    assert visible(tmp_path) == plain(heavy(5))
+    assert predicted["pruned"] == done["pruned"] == sorted(ids[:3])
+    assert predicted["foreign"] == done["foreign"] == [str(home(tmp_path, "kept", ids[0], "conf", "found"))]
+    assert roll_back(tmp_path)["release_id"] == ids[4]
+
+
+def test_what_is_live_before_it_and_adopted_never_goes_to_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"big.bin": "by hand"})
+    ids = [deploy(tmp_path, heavy(number), keep=9)["release_id"] for number in range(4)]
+    monkeypatch.setattr(os, "fstatvfs", lambda _fd: Full(3, 900))
+    for check_mode in (True, False):
+        error = refusal(deploy, tmp_path, heavy(5), keep=2, check_mode=check_mode)
+        assert error.code == "no-space"
+        assert ("2 old releases were removed already" in error.message) is not check_mode
+    left = {name for name in os.listdir(home(tmp_path, "releases")) if not name.endswith(".json")}
+    assert left == {"adopted", *ids[2:]}
+    monkeypatch.undo()
+    assert roll_back(tmp_path)["release_id"] == ids[2]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "texts"),
+    [
+        (200_000, 210_000, ("200.0 kB", "210.0 kB")),
+        (151_000_000, 151_020_000, ("151000.0 kB", "151020.0 kB")),
+        (1_000_000_000, 1_000_000_001, ("1000000000 B", "1000000001 B")),
+        (0, 5, ("0 B", "5 B")),
+        (10**9, 3 * 10**9, ("1.0 GB", "3.0 GB")),
+        (0, 2_000_000, ("0.0 MB", "2.0 MB")),
+    ],
+)
+def test_what_is_free_and_what_is_needed_never_read_the_same(first: int, second: int, texts: tuple[str, str]) -> None:
+    assert space.contrast(first, second) == texts
 
 
 # Pruning
