@@ -1,4 +1,4 @@
-"""The trainops command and its Python API: deploy, launch and watch training runs in Proxmox VE containers."""
+"""The trainops command and its Python API: deploy to Proxmox VE containers, and go back."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +28,7 @@ EXIT_CODES = {
     Reason.CANCELED: 130,
 }
 USAGE_ERROR = 2
+_JSON = "--json"
 
 _EPILOG = """\b
 Exit status:
@@ -104,7 +106,7 @@ def _shared_options(function: Function) -> Function:
             "-e", "--extra-vars", multiple=True, metavar="VARS", help="name=value, JSON, or @FILE; may be repeated."
         ),
         click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End it then."),
-        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, the lines on standard error."),
+        click.option(_JSON, "as_json", is_flag=True, help="Print the result as JSON, the lines on standard error."),
         click.option("-v", "--verbose", count=True, help="More lines; -vv with results, -vvv with tracebacks."),
     )
     for option in reversed(options):
@@ -112,10 +114,44 @@ def _shared_options(function: Function) -> Function:
     return function
 
 
-@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@contextlib.contextmanager
+def _mistakes_told(as_json: bool) -> Iterator[None]:
+    """Whoever reads JSON reads it of a wrong command line too; click says it on standard error."""
+    try:
+        yield
+    except click.UsageError as error:
+        if as_json:
+            _print_mistake("usage", error.format_message())
+        raise
+
+
+def _print_mistake(reason: str, message: str) -> None:
+    print(json.dumps({"ok": False, "reason": reason, "message": message}, indent=2))
+
+
+class _Group(click.Group):
+    """Commands whose mistakes of use are JSON as well where that is asked for."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        as_json = _JSON in args
+        with _mistakes_told(as_json):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_JSON] = as_json
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _mistakes_told(ctx.meta[_JSON]):
+            return super().invoke(ctx)
+
+
+@click.group(
+    cls=_Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(version("trainops"), "--version", prog_name="trainops")
 def main() -> None:
-    """Check, release and launch GPU training scripts in Proxmox VE LXC containers.
+    """Check and release GPU training scripts in Proxmox VE LXC containers.
 
     Run it in a folder with inventory.yml and ansible.cfg.
     """
@@ -162,9 +198,13 @@ def _present(operation: Callable[..., Result], options: dict[str, Any]) -> None:
             on_output=lambda text: print(text, file=stream, flush=True),
         )
     except TrainopsError as error:
+        if as_json:
+            _print_mistake("usage", str(error))
         print(f"trainops: {error}", file=sys.stderr)
         sys.exit(USAGE_ERROR)
     except KeyboardInterrupt:
+        if as_json:
+            _print_mistake(Reason.CANCELED, "canceled")
         print("trainops: canceled", file=sys.stderr)
         sys.exit(EXIT_CODES[Reason.CANCELED])
     if as_json:
