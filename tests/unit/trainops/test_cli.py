@@ -44,6 +44,40 @@ def test_json_is_all_of_standard_output(tmp_path: Path) -> None:
     assert done.stderr == "one  Say: hello one\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["deploy", "--json", "--nope"], "No such option"),
+        (["deploy", "--timeout", "0", "--json"], "not in the range"),
+        (["deploy", "--timeout", "nan", "--json"], "timeout nan"),
+        (["deploy", "--timeout", "inf", "--json"], "timeout inf"),
+        (["deploy", "--timeout", "soon", "--json"], "not a valid float"),
+        (["deploy", "--json", "-i", "gone.yml"], "there is no inventory"),
+        (["deploy", "--json", "-e", "oops"], "'oops' is not NAME=VALUE"),
+        (["deploy", "--json", "-l", ""], "names no host"),
+        (["deploy", "--json", "more"], "unexpected extra argument"),
+        (["nope", "--json"], "No such command"),
+        (["--nope", "deploy", "--json"], "No such option"),
+    ],
+)
+def test_a_mistake_of_use_is_json_too(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = trainops(user_folder(tmp_path, SAY), *arguments)
+    told = json.loads(done.stdout)
+    assert (told["ok"], told["reason"], done.returncode) == (False, "usage", 2)
+    assert said in told["message"]
+    assert said in done.stderr
+    plain = trainops(tmp_path, *(word for word in arguments if word != "--json"))
+    assert (plain.stdout, plain.returncode) == ("", 2)
+
+
+def test_a_folder_without_an_inventory_is_said_so(tmp_path: Path) -> None:
+    done = trainops(tmp_path, "deploy", "--json", ANSIBLE_INVENTORY="/nowhere")
+    told = json.loads(done.stdout)
+    assert (told["ok"], done.returncode) == (False, 1)
+    assert "there is no inventory, so nothing was done: give one with -i" in told["message"]
+    assert "there is no inventory" in done.stderr
+
+
 def test_rollback_runs_the_users_own_playbook(tmp_path: Path) -> None:
     done = trainops(user_folder(tmp_path, SAY, name="rollback_training"), "rollback")
     assert done.returncode == 0
