@@ -119,7 +119,7 @@ attributes:
 notes:
   - Names in O(root) that belong to another project, to another tool (a link that leads elsewhere), or that are mount
     points, are refused by name before anything travels. So is a folder that holds the Python in use, and a lack of
-    space or inodes.
+    space or inodes, after old releases that O(keep_releases) lets go were removed to make room.
   - The lock of a project cannot go stale. The kernel gives it back when its holder ends.
 seealso:
   - module: trainops.proxmox.syntax_check
@@ -271,6 +271,11 @@ strays:
     bytes: {description: Their size., type: int}
     names: {description: The top-level names that they are in., type: list, elements: str, sample: [out]}
     paths: {description: Where the first hundred of them are., type: list, elements: str}
+waits_for:
+  description: In check mode, who holds the project's lock now, so that a run would wait. Null when nobody does.
+  returned: success
+  type: str
+  sample: ann@desk since 2026-05-04T09:12:33Z (process 4711 there)
 diff:
   description: What changed, file by file.
   returned: in diff mode

@@ -73,7 +73,7 @@ def rolled_back(done: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 def _result(done: Mapping[str, Any], after: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("changed", "release_id", "previous_release_id", "activation", "root", "name", "bytes_sent", "pruned")
-    more = ("foreign", "strays", "adopted", "drift", "mended")
+    more = ("foreign", "strays", "adopted", "drift", "mended", "waits_for")
     files = [
         _file(path, done["actions"].get(path, "unchanged"), after.get(path) or done["gone"][path])
         for path in sorted({*after, *done["gone"]})
@@ -93,13 +93,18 @@ def _file(path: str, action: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def summary(result: Mapping[str, Any], check_mode: bool, rollback: bool = False) -> str:
     """The one line that a person reads of a release or rollback."""
+    wait = f"; would wait for {result['waits_for']}" if result["waits_for"] else ""
+    return _what_happened(result, check_mode, rollback) + _elsewhere(result, check_mode) + wait
+
+
+def _what_happened(result: Mapping[str, Any], check_mode: bool, rollback: bool) -> str:
     release, root = short_id(result["release_id"]), result["root"]
-    live = result["release_id"] == result["previous_release_id"] and not (result["drift"] or result["adopted"])
-    if live and not result["changed"]:
+    stays = result["release_id"] == result["previous_release_id"] and not (result["drift"] or result["adopted"])
+    if stays and not result["changed"]:
         return f"{release} already live at {root}, nothing changed"
-    if live:
-        mended = ", ".join(result["mended"][:5]) + (" …" if len(result["mended"]) > 5 else "")
-        return f"{release} already live at {root}, {'would put' if check_mode else 'put'} right: {mended}"
+    if stays and result["mended"]:
+        right = f"{'would put' if check_mode else 'put'} right: {labels(result['mended'])}"
+        return f"{release} already live at {root}, {right}"
     counts = Counter(
         file["action"] for file in result["files"] if file["type"] == "file" or file["action"] != "unchanged"
     )
@@ -115,7 +120,7 @@ def summary(result: Mapping[str, Any], check_mode: bool, rollback: bool = False)
     elif rollback and result["previous_release_id"]:
         before = f" (before: {short_id(result['previous_release_id'])})"
     verb = "would go live" if check_mode else "live again" if rollback else "live"
-    return f"{release} {verb} at {root}, {', '.join(said)}{before}{_elsewhere(result, check_mode)}"
+    return f"{release} {verb} at {root}, {', '.join(said)}{before}"
 
 
 def _elsewhere(result: Mapping[str, Any], check_mode: bool) -> str:

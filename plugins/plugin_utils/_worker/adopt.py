@@ -27,7 +27,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES = 3
 
 
@@ -46,7 +45,7 @@ def copy_visible(scratch: Scratch, seen: Look) -> Tree:
     visible = seen.visible()
     check_space(scratch.store, sum(entry.get("size", 0) for entry in visible.values()), len(visible))
     tree = Tree(scratch, "visible")
-    live = os.open(seen.live, _FOLDER, dir_fd=scratch.store.releases_fd) if seen.live else -1
+    live = scratch.store.open_tree(seen.live)
     try:
         for path in sorted(visible):
             folder = scratch.store.root_fd if path in seen.plain else live

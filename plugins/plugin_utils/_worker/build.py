@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .channel import Channel
     from .release import Plan
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
 
 def replace(channel: Channel, store: Store, params: dict[str, Any], plan: Plan) -> Switched:
     """Make the wanted release live, building it when it is not in place; then remove what is surplus."""
@@ -82,7 +80,7 @@ def _fill(channel: Channel, store: Store, tree: Tree, plan: Plan) -> int:
 def _copy_known(channel: Channel, store: Store, tree: Tree, plan: Plan, files: dict[str, dict[str, Any]]) -> list[str]:
     """Copy the files whose content is here; what is no longer what it was when we looked is lacking, too."""
     sources, lacking = plan.seen.sources(), []
-    live = os.open(plan.seen.live, _FOLDER, dir_fd=store.releases_fd) if plan.seen.live and sources else -1
+    live = store.open_tree(plan.seen.live)
     try:
         for done, (path, entry) in enumerate(files.items()):
             in_release, origin = sources.get(entry["sha256"], (False, ""))

@@ -36,7 +36,7 @@ def activations(store: Store) -> list[dict[str, Any]]:
 
 
 def _lines(store: Store) -> list[dict[str, Any]]:
-    if not store.exists():
+    if store.home_fd < 0:
         return []
     try:
         fd = open_control(store.home_fd, "activations", store.path("activations"))
@@ -82,15 +82,32 @@ def record(store: Store, release: str, before: str | None, who: dict[str, Any]) 
     return number
 
 
+def settled(store: Store) -> tuple[list[dict[str, Any]], int]:
+    """The activations as :func:`settle` leaves them, and the number of the next one; nothing is written."""
+    records, number, live = activations(store), next_number(store), live_id(store)
+    change = _unsettled(records, live)
+    if change == "void":
+        return records[:-1], number
+    if change == "found":
+        return [*records, {"activation": number, "release": live, "kind": "found", "proved": False}], number + 1
+    return records, number
+
+
 def settle(store: Store) -> None:
     """Bring the activations in line with what is live, after a run that ended between the two. Needs the lock."""
-    records = activations(store)
-    live = live_id(store)
-    if not records and live:
-        record(store, live, None, {"kind": "found"})
-    elif records and live != records[-1]["release"]:
-        last = records[-1]
-        if last.get("from") == live and not last["proved"]:
-            append(store, {"void": last["activation"], "time": now()})
-        elif live:
-            record(store, live, last["release"], {"kind": "found"})
+    records, live = activations(store), live_id(store)
+    change = _unsettled(records, live)
+    if change == "void":
+        append(store, {"void": records[-1]["activation"], "time": now()})
+    elif change == "found":
+        record(store, live or "", records[-1]["release"] if records else None, {"kind": "found"})
+
+
+def _unsettled(records: list[dict[str, Any]], live: str | None) -> str:
+    """What brings the activations in line: "void" strikes the last one, "found" adds what is live, "" nothing."""
+    last = records[-1] if records else {"release": None, "proved": True}
+    if live == last["release"]:
+        return ""
+    if last.get("from") == live and not last["proved"]:
+        return "void"
+    return "found" if live else ""

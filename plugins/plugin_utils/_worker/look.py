@@ -61,6 +61,9 @@ def verify(store: Store, release: str, content: bool = False, repair: bool = Fal
     manifest = manifest_of(store, release)
     verdict = Verdict(dict((manifest or {"files": {}})["files"]))
     verdict.known = manifest is not None
+    if not store.exists():
+        verdict.drift = dict.fromkeys(verdict.files)
+        return verdict
     try:
         tree = os.open(release, _FOLDER, dir_fd=store.releases_fd)
     except OSError as error:

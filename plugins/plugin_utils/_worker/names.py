@@ -10,7 +10,7 @@ import os
 import stat
 
 from .channel import WorkerError
-from .lock import Lock
+from .lock import Lock, held_by
 from .store import HOME, Store, live_release, lstat, project_names, tops
 
 TYPE_CHECKING = False
@@ -142,6 +142,14 @@ def _unescape(field: str) -> str:
 def root_lock(store: Store, who: str) -> Lock:
     """The lock under which links in the root change, for all projects there."""
     return Lock(store.home_fd, "../.lock", os.path.join(store.root, HOME, ".lock"), who, _ROOT_LOCK_SECONDS)
+
+
+def predicted_wait(store: Store) -> str | None:
+    """Who holds the project's lock now, so that a run would wait for it; None when nobody does."""
+    if store.home_fd < 0:
+        return None
+    held_by(store.home_fd, "../.lock", os.path.join(store.root, HOME, ".lock"))  # it is held for moments only
+    return held_by(store.home_fd, "lock", store.path("lock"))
 
 
 def add_links(store: Store, names: list[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from .history import activations
+from .history import settled
 from .scratch import RETIRED, Scratch, retire
 from .store import ADOPTED, Store, lstat, releases
 
@@ -34,9 +34,9 @@ def surplus(ids: list[str], records: list[dict[str, Any]], live: str, keep: int)
 def to_prune(store: Store, release: str, adopted: str | None, keep: int) -> list[str]:
     """What a deploy of ``release`` will remove when it has kept what was there as ``adopted``."""
     ids = {*releases(store), release, *([adopted] if adopted else [])} if store.exists() else set[str]()
-    records = activations(store)
-    records += [{"release": adopted}] if adopted and adopted not in {one["release"] for one in records} else []
-    return surplus(sorted(ids), [*records, {"release": release}], release, keep)
+    records, _number = settled(store)
+    kept = [{"release": adopted}] if adopted and adopted not in {one["release"] for one in records} else []
+    return surplus(sorted(ids), [*records, *kept, {"release": release}], release, keep)
 
 
 def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -> list[str]:
@@ -44,7 +44,7 @@ def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -
 
     Not what is live, nor what was before: should the deploy fail, a rollback must still lead there.
     """
-    records = activations(store)
+    records, _number = settled(store)
     live = records[-1]["release"] if records else release
     before = surplus(releases(store), records, live, keep) if store.exists() else []
     return [one for one in to_prune(store, release, adopted, keep) if one in before]
@@ -53,7 +53,7 @@ def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -
 def prune(scratch: Scratch, live: str, keep: int) -> tuple[list[str], list[str]]:
     """Remove surplus releases. Returns their ids, and where files are now that were in them and that nobody listed."""
     store = scratch.store
-    gone = surplus(releases(store), activations(store), live, keep)
+    gone = surplus(releases(store), settled(store)[0], live, keep)
     if gone and lstat(scratch.fd, RETIRED) is None:
         os.mkdir(RETIRED, 0o700, dir_fd=scratch.fd)
     for release in gone:

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from .history import activations, next_number, settle
+from .history import settle, settled
 from .lock import Lock
 from .look import Look, look, verify
-from .names import mend_links
+from .names import mend_links, predicted_wait
 from .notes import note
 from .report import Switched, result, texts
 from .scratch import clean
-from .store import Store, guarded, manifest_of, open_store, release_id
+from .store import Store, guarded, manifest_of, open_store, release_id, require_writable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,15 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
     Result: see :func:`.report.result`.
     """
-    return guarded(lambda: _predict(params) if params["check_mode"] else _deploy(channel, params), params["root"])
+    return guarded(lambda: _run(channel, params), params["root"])
+
+
+def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
+    with open_store(params["root"], params["name"], create=False) as store:
+        require_writable(store)  # so that check mode meets what a run meets
+        if params["check_mode"]:
+            return _predict(store, params)
+    return _deploy(channel, params)
 
 
 class Plan:
@@ -72,18 +80,18 @@ def _is_intact(store: Store, release: str) -> bool:
     return manifest_of(store, release) is not None and not verify(store, release).drift
 
 
-def _predict(params: dict[str, Any]) -> dict[str, Any]:
+def _predict(store: Store, params: dict[str, Any]) -> dict[str, Any]:
     """What a release would do; nothing is written and no lock is taken."""
-    with open_store(params["root"], params["name"], create=False) as store:
-        plan = Plan(store, params, repair=False)
-        switched = Switched()
-        switched.activation = _live_activation(store)
-        if not plan.live:
-            switched.activation = next_number(store) + plan.seen.to_keep()
-            switched.adopted = plan.keeper
-            switched.received = 0 if plan.in_place else sum(plan.wanted[path]["size"] for path in plan.to_send())
-            _predict_rest(store, params, plan, switched)
-        return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
+    switched = Switched()
+    switched.waits_for = predicted_wait(store)
+    plan = Plan(store, params, repair=False)
+    switched.activation = _live_activation(store)
+    if not plan.live:
+        switched.activation = settled(store)[1] + plan.seen.to_keep()
+        switched.adopted = plan.keeper
+        switched.received = 0 if plan.in_place else sum(plan.wanted[path]["size"] for path in plan.to_send())
+        _predict_rest(store, params, plan, switched)
+    return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
 
 
 def _predict_rest(store: Store, params: dict[str, Any], plan: Plan, switched: Switched) -> None:
@@ -113,7 +121,7 @@ def _keeper(store: Store, seen: Look) -> str | None:
 
 
 def _live_activation(store: Store) -> int:
-    records = activations(store)
+    records, _next = settled(store)
     return int(records[-1]["activation"]) if records else 0
 
 

@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEXT_BYTES = 256 * 1024
 _ALL_TEXT_BYTES = 4 * 1024 * 1024
 
@@ -41,6 +40,7 @@ class Switched:
         self.pruned: list[str] = []
         self.foreign: list[str] = []
         self.strays = no_strays()
+        self.waits_for: str | None = None
 
 
 def result(
@@ -58,7 +58,7 @@ def result(
     removed or adopted; bytes_sent; adopted: the release that keeps what was there, or null; drift: paths that somebody
     had changed in the live release; mended: paths and links that were put right in place; pruned: ids; foreign: paths
     in removed releases that nobody listed; strays: what went out of view, see :mod:`.strays`; before: {path: text or
-    null} where a diff was asked for.
+    null} where a diff was asked for; waits_for: in check mode, who holds the lock now, or null.
     """
     visible = seen.visible()
     done = {path: action for path, action in actions(visible, after).items() if action != "unchanged"}
@@ -84,6 +84,7 @@ def result(
         "pruned": switched.pruned,
         "foreign": switched.foreign,
         "strays": switched.strays,
+        "waits_for": switched.waits_for,
         "before": before,
     }
 
@@ -96,7 +97,7 @@ def texts(store: Store, seen: Look, after: dict[str, dict[str, Any]]) -> dict[st
     """The text of each file that changes or goes, as it is now; None for what is no text or too large to show."""
     visible, budget = seen.visible(), _ALL_TEXT_BYTES
     found: dict[str, str | None] = {}
-    live = os.open(seen.live, _FOLDER, dir_fd=store.releases_fd) if seen.live and seen.verdict.files else -1
+    live = store.open_tree(seen.live)
     try:
         for path, action in actions(visible, after).items():
             if action in ("changed", "removed") and visible[path]["type"] == "file":

@@ -10,10 +10,10 @@ import os
 
 from .adopt import new_name
 from .channel import WorkerError
-from .history import activations, next_number, settle
+from .history import settle, settled
 from .lock import Lock
 from .look import look, verify
-from .names import mend_links
+from .names import mend_links, predicted_wait
 from .report import Switched, read_text, result, texts
 from .scratch import Scratch, clean, write_manifest
 from .store import (
@@ -26,6 +26,7 @@ from .store import (
     open_store,
     project_names,
     releases,
+    require_writable,
     short_id,
 )
 from .strays import strays
@@ -54,11 +55,15 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 def _run(params: dict[str, Any]) -> dict[str, Any]:
     params = dict(params, name=params["name"] or _only_project(params["root"]))
     with open_store(params["root"], params["name"], create=False) as store:
+        require_writable(store)
         if not live_id(store):
             fix = "deploy first, or correct training_root and the project's name"
             raise WorkerError("nothing-live", f"no release of {params['name']} is live below {store.root}: {fix}")
+        if not store.exists():
+            raise WorkerError("unknown-release", f"{store.path('releases')} is gone, with every release: deploy again")
         if params["check_mode"]:
-            return _to(store, params)
+            waits_for = predicted_wait(store)
+            return {**_to(store, params), "waits_for": waits_for}
         with Lock(store.home_fd, "lock", store.path("lock"), params["who"], params["patience"]):
             kept = clean(store)
             settle(store)
@@ -75,7 +80,7 @@ def _only_project(root: str) -> str:
 
 
 def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
-    records = activations(store)
+    records, number = settled(store)
     release = choose(params["to"], records, releases(store), live_id(store) or "", store.root)
     manifest = manifest_of(store, release)
     if manifest is None:
@@ -92,7 +97,7 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
     else:
         if not release.startswith((ADOPTED, EDITED)):
             require_intact(store, release, content=True)
-        switched.activation = next_number(store) + seen.to_keep()
+        switched.activation = number + seen.to_keep()
         switched.adopted = new_name(store, seen) if seen.to_keep() else None
         switched.strays = strays(store, seen, release)
         if not params["check_mode"]:

@@ -50,7 +50,8 @@ _PIECE = 1 << 20
 class Store:
     """The open folders of one project below one root, and their paths for messages.
 
-    ``home_fd`` and ``releases_fd`` are -1 where nothing was ever released and nothing was to be made.
+    ``home_fd`` and ``releases_fd`` are -1 where nothing was ever released and nothing was to be made, or where the
+    folder was removed.
     """
 
     def __init__(self, root: str, name: str, root_fd: int, home_fd: int, releases_fd: int) -> None:
@@ -69,13 +70,17 @@ class Store:
                 os.close(fd)
 
     def exists(self) -> bool:
-        """Whether the project's folders are there."""
+        """Whether the folder of the project's releases is there."""
         return self.releases_fd >= 0
 
     def has_tree(self, release: str) -> bool:
         """Whether the folder of a release is there."""
         info = lstat(self.releases_fd, release) if self.exists() else None
         return info is not None and stat.S_ISDIR(info.st_mode)
+
+    def open_tree(self, release: str | None) -> int:
+        """A descriptor of the folder of a release; -1 when there is none."""
+        return os.open(release, _FOLDER, dir_fd=self.releases_fd) if release and self.has_tree(release) else -1
 
     def path(self, *parts: str) -> str:
         """A path below ROOT/.trainops/NAME, as text."""
@@ -183,16 +188,31 @@ def open_store(root: str, name: str, create: bool) -> Store:
             shown = os.path.join(shown, part)
             fd = make_folder(fds[-1], part, shown) if create else open_folder(fds[-1], part, shown)
             if fd is None:
-                return Store(root, name, fds.pop(0), -1, -1)
+                break
             fds.append(fd)
-        if os.fstat(fds[0]).st_dev != os.fstat(fds[3]).st_dev:
+        if os.fstat(fds[0]).st_dev != os.fstat(fds[-1]).st_dev:
             fix = "links and files must move between them by rename; unmount it or choose another training_root"
             raise WorkerError("mount-point", f"{root}/{HOME} is on another file system than {root}: {fix}")
-        releases_fd, home_fd = fds.pop(), fds.pop()
+        releases_fd = fds.pop() if len(fds) == 4 else -1
+        home_fd = fds.pop() if len(fds) == 3 else -1
         return Store(root, name, fds.pop(0), home_fd, releases_fd)
     finally:
         for fd in fds:
             os.close(fd)
+
+
+def require_writable(store: Store) -> None:
+    """Raise WorkerError, as a run that writes would, where the root or our folders in it cannot be written."""
+    for fd, name in ((store.root_fd, "."), (store.home_fd, "."), (store.releases_fd, "."), (store.root_fd, HOME)):
+        if fd < 0 or lstat(fd, name) is None:
+            continue
+        if os.fstatvfs(fd).f_flag & os.ST_RDONLY:
+            code = errno.EROFS
+        elif os.access(name, os.W_OK | os.X_OK, dir_fd=fd):
+            continue
+        else:  # whoever may write everywhere and still may not here meets an attribute
+            code = errno.EACCES if os.geteuid() else errno.EPERM
+        raise explain(OSError(code, os.strerror(code)), store.root)
 
 
 def project_names(root: str) -> list[str]:
@@ -207,7 +227,7 @@ def project_names(root: str) -> list[str]:
 
 def live_id(store: Store) -> str | None:
     """The id of the live release, or None when nothing is live. Raises WorkerError when ``current`` is not our link."""
-    if not store.exists():
+    if store.home_fd < 0:
         return None
     try:
         target = os.readlink("current", dir_fd=store.home_fd)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,32 @@ def test_the_lines_of_a_day(tmp_path: Path) -> None:
     assert back["source"] == {"commit": None, "dirty": None}
     again = rolled_back(roll_back(root, release, check_mode=True), check_mode=True)
     assert again["summary"] == f"{release} would go live at {root}, 1 added, 1 changed (before: adopted)"
+
+
+@pytest.mark.parametrize("gone", [["releases"], ["releases", "current"], ["current"]])
+def test_the_line_is_never_empty_where_it_says_what_was_done(tmp_path: Path, gone: list[str]) -> None:
+    root, project = tmp_path / "root", tmp_path / "project"
+    root.mkdir()
+    write(project, {"a.py": "1", "b.py": "2"})
+    release = step(root, project)["release_id"][:7]
+    for name in gone:
+        path = root / ".trainops" / "demo" / name
+        path.unlink() if path.is_symlink() else shutil.rmtree(path)
+    size = "2 B" if "releases" in gone else "0 B"
+    assert step(root, project, check_mode=True)["summary"] == f"{release} would go live at {root}, 2 added, {size}"
+    assert step(root, project)["summary"] == f"{release} live at {root}, 2 added, {size}, sha256 proven"
+
+
+def test_what_was_put_right_is_named_and_cut(tmp_path: Path) -> None:
+    root, project = tmp_path / "root", tmp_path / "project"
+    root.mkdir()
+    write(project, {f"{number}.py": "1" for number in range(9)})
+    release = step(root, project)["release_id"][:7]
+    for path in root.glob("*.py"):
+        path.unlink()
+    right = "right: 0.py, 1.py, 2.py, 3.py, 4.py and 4 more"
+    assert step(root, project, check_mode=True)["summary"] == f"{release} already live at {root}, would put {right}"
+    assert step(root, project)["summary"] == f"{release} already live at {root}, put {right}"
 
 
 def test_diffs_show_text_as_text_and_all_else_by_size(tmp_path: Path) -> None:

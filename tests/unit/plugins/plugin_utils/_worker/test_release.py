@@ -10,9 +10,11 @@ import base64
 import errno
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import types
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Any
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import names, space
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.lock import Lock
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import content_mtime, release_id
 
 from tests.unit.releasing import (
@@ -50,6 +53,7 @@ V1: Files = {
     "empty": b"",
 }
 V2: Files = {**V1, "model.py": "V = 2\n"}
+V3: Files = {**V2, "new.py": "3\n"}
 
 
 def test_the_layout_of_a_first_release(tmp_path: Path) -> None:
@@ -699,6 +703,7 @@ class Full:
     """What fstatvfs says of a full file system."""
 
     def __init__(self, blocks: int, inodes: int) -> None:
+        self.f_flag = 0
         self.f_frsize, self.f_bavail, self.f_files, self.f_favail = 4096, blocks, 1000, inodes
 
 
@@ -921,6 +926,29 @@ def old_edited_and_in_the_way(root: Path) -> None:
     write(root, {"train.py": "by hand\n", "conf/x": "edited again"})
 
 
+def without(*names: str) -> Callable[[Path], None]:
+    """Two releases, then somebody removes something of ours; ID is the live release."""
+
+    def there(root: Path) -> None:
+        v1_v2(root)
+        for name in names:
+            path = home(root, *name.replace("ID", str(live(root))).split("/"))
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    return there
+
+
+def tree_gone_and_in_the_way(root: Path) -> None:
+    without("releases/ID")(root)
+    write(root, {"new.py": "n"})
+
+
+def links_gone(root: Path) -> None:
+    v1_v2(root)
+    for name in V1:
+        (root / name.partition("/")[0]).unlink()
+
+
 OUT_CONF: Files = {"conf/log": "l", "conf/deep/log": "l"}
 SITUATIONS = [
     nothing,
@@ -936,19 +964,119 @@ SITUATIONS = [
     v2_damaged_while_old,
     old_and_written_into,
     old_edited_and_in_the_way,
+    without("releases"),
+    without("releases/ID"),
+    without("releases/ID.json"),
+    without("releases/ID", "releases/ID.json"),
+    without("releases/ID/conf"),
+    without("current"),
+    without("activations"),
+    without("lock"),
+    without("../demo"),
+    without("releases", "current"),
+    tree_gone_and_in_the_way,
+    links_gone,
 ]
 
 
 @pytest.mark.parametrize("there", SITUATIONS)
-def test_check_mode_tells_what_the_run_then_does(tmp_path: Path, there: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("files", [V2, V3])
+def test_check_mode_tells_what_the_run_then_does(tmp_path: Path, there: Callable[[Path], Any], files: Files) -> None:
     there(tmp_path)
     before = snapshot(tmp_path)
-    predicted = deploy(tmp_path, V2, check_mode=True, want_diff=True, adopt_folders=True)
+    predicted = deploy(tmp_path, files, check_mode=True, want_diff=True, adopt_folders=True)
     assert snapshot(tmp_path) == before
-    done = deploy(tmp_path, V2, want_diff=True, adopt_folders=True)
+    done = deploy(tmp_path, files, want_diff=True, adopt_folders=True)
     assert predicted.pop("asked") == []
     done.pop("asked")
     assert predicted == done
+
+
+@pytest.mark.parametrize("there", SITUATIONS)
+def test_check_mode_tells_what_a_rollback_then_does(tmp_path: Path, there: Callable[[Path], Any]) -> None:
+    def told(check_mode: bool) -> Any:
+        try:
+            return roll_back(tmp_path, check_mode=check_mode, want_diff=True, adopt_folders=True)
+        except WorkerError as error:
+            return error.code, error.message, error.details
+
+    there(tmp_path)
+    before = snapshot(tmp_path)
+    predicted = told(check_mode=True)
+    assert snapshot(tmp_path) == before
+    assert predicted == told(check_mode=False)
+
+
+def read_only(root: Path, patch: pytest.MonkeyPatch) -> None:
+    v1(root)
+    statvfs = os.fstatvfs
+
+    def say(fd: int) -> Any:
+        found = statvfs(fd)
+        return types.SimpleNamespace(
+            f_flag=found.f_flag | os.ST_RDONLY, f_frsize=4096, f_bavail=10**6, f_favail=10**6, f_files=10**6
+        )
+
+    patch.setattr(os, "fstatvfs", say)
+
+
+def never_released_and_read_only(root: Path, patch: pytest.MonkeyPatch) -> None:
+    read_only(root, patch)
+    shutil.rmtree(root / ".trainops")
+
+
+def not_allowed(name: str) -> Callable[[Path, pytest.MonkeyPatch], None]:
+    def there(root: Path, patch: pytest.MonkeyPatch) -> None:
+        v1(root)
+        access = os.access
+        inode = (root / name).stat().st_ino
+
+        def answer(path: str, mode: int, *, dir_fd: int | None = None) -> bool:
+            return os.stat(path, dir_fd=dir_fd).st_ino != inode and access(path, mode, dir_fd=dir_fd)
+
+        patch.setattr(os, "access", answer)
+
+    return there
+
+
+def planted(name: str) -> Callable[[Path, pytest.MonkeyPatch], None]:
+    def there(root: Path, _patch: pytest.MonkeyPatch) -> None:
+        v1(root)
+        home(root, name).unlink()
+        os.mkfifo(home(root, name))
+
+    return there
+
+
+@pytest.mark.parametrize(
+    ("there", "code"),
+    [
+        (read_only, "read-only"),
+        (never_released_and_read_only, "read-only"),
+        *((not_allowed(name), "denied") for name in (".", ".trainops", ".trainops/demo", ".trainops/demo/releases")),
+        *((planted(name), "planted") for name in ("lock", "../.lock", "current", "activations")),
+    ],
+)
+def test_check_mode_is_refused_what_the_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: Callable[..., None], code: str
+) -> None:
+    there(tmp_path, monkeypatch)
+    before = snapshot(tmp_path)
+    predicted = refusal(deploy, tmp_path, V2, check_mode=True)
+    assert snapshot(tmp_path) == before
+    error = refusal(deploy, tmp_path, V2)
+    assert (predicted.code, predicted.message) == (error.code, error.message)
+    assert error.code == code
+    assert str(tmp_path) in error.message
+
+
+def test_check_mode_says_that_a_run_would_wait(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    deploy(tmp_path, V2)
+    with Lock(os.open(home(tmp_path), os.O_RDONLY), "lock", "lock", "ann@desk", 0):
+        for call in (lambda: deploy(tmp_path, V1, check_mode=True), lambda: roll_back(tmp_path, check_mode=True)):
+            assert call()["waits_for"].startswith("ann@desk since ")
+    assert deploy(tmp_path, V1, check_mode=True)["waits_for"] is None
 
 
 def test_a_diff_has_the_text_that_was_visible(tmp_path: Path) -> None:
