@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import look
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import idle_result, select_in
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import check_wish, idle_result
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, understood
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock, wait
@@ -32,12 +32,15 @@ class ActionModule(NamedStep):
         width = max(map(len, task_vars.get("ansible_play_hosts_all") or [host]))
 
         def say(snapshot: Snapshot, selection: Selection, waited: float) -> None:
-            text = f"waiting {waited:.0f} s of {options['timeout']:g} s: {summary(selection, snapshot.view)}"
+            wanted = selection if selection.candidates else Selection(snapshot.gpus)
+            text = f"waiting {waited:.0f} s of {options['timeout']:g} s: {summary(wanted, snapshot.view)}"
             display.display(step_line(host, width, "gpus", text))
 
         outcome = wait(
             lambda: look(self._connection, options),
-            lambda snapshot: select_in(snapshot, options["select"], options["count"]),
+            lambda snapshot: (
+                check_wish(snapshot, options["select"], options["count"]) or Selection((), options["count"])
+            ),
             say,
             Clock(time.monotonic, time.sleep),
             timeout=0 if self._task.check_mode else options["timeout"],

@@ -27,7 +27,8 @@ options:
     description:
       - Which GPUs. A number of GPUs, a list of indexes and UUIDs, or a JMESPath expression over the list
         RV(trainops.proxmox.gpu_info#module:gpus) that returns GPUs, their UUIDs or indexes. By default all.
-      - An expression is evaluated on the controller, over the first look, with the Python package C(jmespath).
+      - An expression is evaluated on the controller, over the first look in which it matches enough GPUs, with the
+        Python package C(jmespath). One that would match too few even if all GPUs were idle is an error.
       - Text such as C(0,2) is a list, text such as C(2) a number of GPUs.
     type: raw
   count:

@@ -66,7 +66,7 @@ def idle_result(outcome: Outcome, require: bool, width: int = WIDTH) -> dict[str
     """The result of ``gpu_idle``: a failure with the table only where idle GPUs are required."""
     found, selection = outcome.snapshot, outcome.selection
     idle = bool(outcome.chosen)
-    line = summary(selection, found.view, outcome.chosen) if found.gpus else f"unknown: {_trouble(found)[1]}"
+    line = _line(outcome)
     line += f"; waited {outcome.waited:.0f} s" if outcome.looks > 1 else ""
     shown = table(found, selection.candidates, width) if selection.candidates else ""
     result = {
@@ -83,7 +83,7 @@ def idle_result(outcome: Outcome, require: bool, width: int = WIDTH) -> dict[str
     }
     if idle or not require:
         return result
-    unknown = any(gpu.verdict == "unknown" for gpu in selection.candidates) or not found.gpus
+    unknown = any(gpu.verdict == "unknown" for gpu in selection.candidates or found.gpus) or not found.gpus
     fix = (
         "The state of a GPU must be known before it is used: mend what is said above."
         if unknown
@@ -91,6 +91,15 @@ def idle_result(outcome: Outcome, require: bool, width: int = WIDTH) -> dict[str
     )
     text = "\n".join(part for part in (line, shown, fix) if part)
     return {**result, "failed": True, "code": "gpus-unknown" if unknown else "gpus-busy", "msg": text}
+
+
+def _line(outcome: Outcome) -> str:
+    found, selection = outcome.snapshot, outcome.selection
+    if not found.gpus:
+        return f"unknown: {_trouble(found)[1]}"
+    if not selection.candidates:
+        return f"too few GPUs match option select now; {summary(Selection(found.gpus), found.view)}"
+    return summary(selection, found.view, outcome.chosen)
 
 
 def _common(found: Snapshot) -> dict[str, Any]:

@@ -68,6 +68,17 @@ def causes(result: dict[str, Any]) -> set[tuple[str, str | None]]:
     return {(gpu["verdict"], gpu["cause"]) for gpu in result["gpus"]}
 
 
+def test_an_expression_over_the_state_is_waited_for(lab: Lab, idle: Callable[..., dict[str, Any]]) -> None:
+    wanted = {"select": "[?verdict == 'idle']", "count": 2, "require": False}
+    with lab.hold(210, gpu=0, mib=500):
+        result = idle("ct210", **wanted)
+    assert (result["idle"], result["indexes"]) == (False, [])
+    assert result["summary"].startswith("too few GPUs match option select now; 1 of 2 idle; GPU 0 busy")
+    assert idle("ct210", timeout=30, interval=0.5, **wanted)["indexes"] == [0, 1]
+    missing = idle("ct210", **{**wanted, "count": 3})
+    assert (missing["failed"], missing["code"]) == (True, "option")
+
+
 def test_every_container_shows_its_own_gpus(lab: Lab, tmp_path: Path) -> None:
     found = run_step(tmp_path, INFO, {}, inventory(), "training")
     assert set(found) == {"ct200", "ct201", "ct210"}
@@ -196,8 +207,8 @@ def test_busy_gpus_fail_with_a_table_or_are_reported(lab: Lab, idle: Callable[..
         ({"select": [9]}, "select: there is no GPU 9"),
         ({"select": "[?index >== `1`]"}, "no valid JMESPath expression"),
         ({"count": 9}, "9 GPUs are wanted"),
-        ({"interval": 0}, "interval: 0 is too small"),
-        ({"nvidia_smi_timeout": 0}, "nvidia_smi_timeout: 0 is too small"),
+        ({"interval": 0}, "interval: 0 cannot be"),
+        ({"nvidia_smi_timeout": 0}, "option nvidia_smi_timeout: 0 cannot be"),
         ({"timeout": "soon"}, "timeout"),
     ],
 )

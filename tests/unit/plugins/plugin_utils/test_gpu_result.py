@@ -10,7 +10,12 @@ import json
 
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import idle_result, info_result, select_in
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import (
+    check_wish,
+    idle_result,
+    info_result,
+    select_in,
+)
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, select
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Outcome
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot, snapshot
@@ -106,3 +111,22 @@ def test_an_expression_that_finds_nothing_because_nothing_was_read_says_so() -> 
     with pytest.raises(OptionError, match=r"matches none of the GPUs here: 0-7 NVIDIA H200$"):
         select_in(BUSY, "[?memory_total_mib >= `800000`]", None)
     assert select_in(NOTHING, [0], None).candidates == ()
+
+
+def test_what_a_later_look_may_find_is_no_mistake() -> None:
+    busy = eight(dict.fromkeys(range(8), 5000))
+    with pytest.raises(OptionError):
+        select_in(BUSY, "[?verdict == 'idle']", 8)
+    assert check_wish(BUSY, "[?verdict == 'idle']", 8) is None
+    assert check_wish(busy, "[?verdict == 'idle']", None) is None
+    with pytest.raises(OptionError, match="9 GPUs are wanted"):
+        check_wish(BUSY, "[?verdict == 'idle']", 9)
+    with pytest.raises(OptionError, match="matches none"):
+        check_wish(busy, "[?memory_total_mib > `999999`]", None)
+
+
+def test_a_selection_that_matches_too_few_now_is_not_idle_and_says_so() -> None:
+    for require in (True, False):
+        result = idle_result(Outcome(BUSY, Selection((), 8), (), 0.1, 1), require)
+        assert (result["idle"], result["indexes"], result.get("failed", False)) == (False, [], require)
+        assert result["summary"] == f"too few GPUs match option select now; {HELD}"
