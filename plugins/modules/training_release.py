@@ -25,11 +25,19 @@ description:
   - A release id is derived from the paths, modes and contents of the files, so it is the same on every host.
   - Modes are reduced to readable by all or by the owner only, executable or not. The owner is who runs the worker,
     normally root. A file's time is derived from its content, so that Python never takes old bytecode for current.
-  - "Left out by default: version control (C(.git), C(.gitignore) …), what C(.gitignore) names, bytecode, virtual
-    environments, tool caches, editor backups and settings, C(.env) files, files encrypted by ansible-vault; and beside
-    the scripts, not deeper, C(ansible.cfg), inventories (C(inventory*), C(hosts), C(group_vars), C(host_vars)) and the
-    playbooks C(deploy_training.yml), C(launch_training.yml), C(stop_training.yml), C(rollback_training.yml),
-    C(training_status.yml), C(gpu_status.yml), C(doctor.yml). RV(left_out) lists what was."
+  - "Left out by default, and so never shown by C(--diff): version control (C(.git), C(.gitignore) …), what
+    C(.gitignore) names, bytecode, virtual environments, tool caches, editor backups and settings, and files encrypted by
+    ansible-vault."
+  - "Left out as secrets in any folder, with capitals or without: C(.env), C(.env.*), C(*.env), C(.envrc), C(secrets.*),
+    C(id_rsa*), C(id_dsa*), C(id_ecdsa*), C(id_ed25519*), C(*.pem), C(*.key), C(*.ppk), C(*.p12), C(*.pfx), C(*.jks),
+    C(*.kdbx), C(*vault_pass*), C(*vault-pass*), C(.netrc), C(_netrc), C(.pgpass), C(.git-credentials), C(.pypirc),
+    C(.npmrc), C(.htpasswd), C(kaggle.json), C(.docker/config.json), C(.cache/huggingface/token); the folders C(.ssh),
+    C(.aws), C(.azure), C(.kube), C(.gnupg), C(.config/gcloud), C(.config/gh); and files that begin as a private key."
+  - "Left out as inventories in any folder: data files called C(inventory*) or C(hosts), and the folders C(inventory),
+    C(inventories) (unless they are Python packages), C(group_vars), C(host_vars). Beside the scripts, not deeper:
+    C(ansible.cfg) and the playbooks C(deploy_training.yml), C(launch_training.yml), C(stop_training.yml),
+    C(rollback_training.yml), C(training_status.yml), C(gpu_status.yml), C(doctor.yml)."
+  - RV(left_out) lists what was left out and why. A folder all of whose files are left out is shipped empty.
 options:
   state:
     description:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -26,12 +27,14 @@ FOLDERS = {
     ".idea": "editor settings",
     ".vscode": "editor settings",
     ".trainops": "releases",
+    ".ssh": "secrets",
+    ".aws": "secrets",
+    ".azure": "secrets",
+    ".kube": "secrets",
+    ".gnupg": "secrets",
 }
 FILES = {
     "*.pyc": "bytecode",
-    ".env": "secrets",
-    ".env.*": "secrets",
-    ".envrc": "secrets",
     "*~": "editor backup",
     ".*.sw[op]": "editor backup",
     "#*#": "editor backup",
@@ -39,7 +42,37 @@ FILES = {
     ".DS_Store": "desktop file",
     ".git*": "version control",
 }
-# The user's Ansible files lie beside the scripts: only there, not deeper, do these names mean that.
+# In any folder, with capitals or without.
+SECRETS = (
+    ".env",
+    ".env.*",
+    ".envrc",
+    "*.env",
+    "secrets.*",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    "*.pem",
+    "*.key",
+    "*.ppk",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.kdbx",
+    "*vault_pass*",
+    "*vault-pass*",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".pypirc",
+    ".npmrc",
+    ".htpasswd",
+    "kaggle.json",
+)
+SECRET_PATHS = (".docker/config.json", ".config/gcloud", ".config/gh", ".cache/huggingface/token")
+# The user's playbooks lie beside the scripts: only there, not deeper, do these names mean that.
 PLAYBOOKS = (
     "deploy_training",
     "launch_training",
@@ -51,6 +84,7 @@ PLAYBOOKS = (
 )
 _DATA = (".yml", ".yaml", ".ini", ".toml", ".json", ".cfg")
 _VAULT = b"$ANSIBLE_VAULT;"
+_PRIVATE_KEY = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----|PuTTY-User-Key-File-")
 
 
 def left_out(path: str, info: os.stat_result, exclude: Sequence[str]) -> str | None:
@@ -63,22 +97,34 @@ def left_out(path: str, info: os.stat_result, exclude: Sequence[str]) -> str | N
     is_folder = stat.S_ISDIR(info.st_mode)
     if is_folder and name in FOLDERS:
         return FOLDERS[name]
+    if is_secret(path, is_folder):
+        return "secrets"
     if not is_folder:
         for pattern, what in FILES.items():
             if fnmatchcase(name, pattern):
                 return what
-    why = None if "/" in path else _of_ansible(name, is_folder, bool(info.st_mode & stat.S_IXUSR))
+    why = _of_ansible(path, name, is_folder, bool(info.st_mode & stat.S_IXUSR))
     matching = (f"excluded by {pattern}" for pattern in exclude if _matches(path, name, is_folder, pattern))
     return why or next(matching, None)
 
 
-def _of_ansible(name: str, is_folder: bool, executable: bool) -> str | None:
+def is_secret(path: str, is_folder: bool = False) -> bool:
+    """Whether a path is known for what nobody else may read: by its name, or by that of a folder above it."""
+    folders, _slash, name = path.rpartition("/")
+    if any(FOLDERS.get(part) == "secrets" for part in (*folders.split("/"), *([name] if is_folder else []))):
+        return True
+    if any(f"/{path}/".endswith(f"/{known}/") or f"/{known}/" in f"/{folders}/" for known in SECRET_PATHS):
+        return True
+    return not is_folder and any(fnmatchcase(name.lower(), pattern) for pattern in SECRETS)
+
+
+def _of_ansible(path: str, name: str, is_folder: bool, executable: bool) -> str | None:
     stem, suffix = os.path.splitext(name)
     if is_folder:
         return "inventory" if name in ("inventory", "inventories", "group_vars", "host_vars") else None
-    if name == "ansible.cfg":
+    if path == "ansible.cfg":
         return "Ansible's settings"
-    if suffix in (".yml", ".yaml") and stem in PLAYBOOKS:
+    if suffix in (".yml", ".yaml") and path == name and stem in PLAYBOOKS:
         return "playbook"
     if stem == "hosts" and suffix in ("", *_DATA):
         return "inventory"
@@ -96,9 +142,16 @@ def _matches(path: str, name: str, is_folder: bool, pattern: str) -> bool:
     return fnmatchcase(subject, wanted.removeprefix("./").removeprefix("/"))
 
 
-def is_vault(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is encrypted by ansible-vault."""
-    return head.startswith(_VAULT)
+def left_out_by_content(head: bytes) -> str | None:
+    """Why a file that begins with ``head`` is not shipped: "vault", "private key", or None when it is."""
+    if head.startswith(_VAULT):
+        return "vault"
+    return "private key" if _PRIVATE_KEY.match(head) else None
+
+
+def is_package(folder: str) -> bool:
+    """Whether a folder is a Python package; one called inventory is the project's, then."""
+    return os.path.exists(os.path.join(folder, "__init__.py"))
 
 
 def is_environment(folder: str) -> bool:

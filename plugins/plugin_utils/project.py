@@ -21,7 +21,12 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import release_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.git import WorkTree, read_work_tree
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_environment, is_vault, left_out
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import (
+    is_environment,
+    is_package,
+    left_out,
+    left_out_by_content,
+)
 
 _CHUNK = 256 * 1024
 _TRIES = 3
@@ -257,6 +262,8 @@ class _Reading:
 
     def _is_left_out(self, folder: str, path: str, info: os.stat_result, ignored: frozenset[str], target: str) -> bool:
         why = left_out(path, info, self.exclude)
+        if why == "inventory" and stat.S_ISDIR(info.st_mode) and is_package(os.path.join(folder, path)):
+            why = None
         if why is None and target in self.shared:
             why = "shared"
         if why is None and path in ignored:
@@ -278,12 +285,12 @@ class _Reading:
             self.problems.append(f"{source} is a {_kind(info)}: remove it, or leave it out with training_exclude")
             return False
         try:
-            info, sha256, vault = _read(source)
+            info, sha256, why = _read(source)
         except OSError as error:
             self.problems.append(f"{source}: {error.strerror}: make it readable, or leave it out with training_exclude")
             return False
-        if vault:
-            self.ignored.append((path, "vault"))
+        if why:
+            self.ignored.append((path, why))
             return False
         return self._put(Entry(target, source, "file", _mode(info), info.st_size, sha256))
 
@@ -315,18 +322,19 @@ class _Reading:
         self.dirty.append(bool((taken | above) & tree.untracked or taken & tree.changed or gone))
 
 
-def _read(source: str) -> tuple[os.stat_result, str, bool]:
-    """Size and times, sha256, and whether it is a vault. Raises SourceChanged when it never stands still."""
+def _read(source: str) -> tuple[os.stat_result, str, str | None]:
+    """Size and times, sha256, and why its content is not shipped. Raises SourceChanged when it never stands still."""
     for _try in range(_TRIES):
         with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as stream:
-            before, whole, vault, size = os.fstat(stream.fileno()), hashlib.sha256(), False, 0
+            before, whole, size = os.fstat(stream.fileno()), hashlib.sha256(), 0
+            why: str | None = None
             while data := stream.read(_CHUNK):
-                vault = vault or (not size and is_vault(data))
+                why = why if size else left_out_by_content(data)
                 size += len(data)
                 whole.update(data)
             after = os.fstat(stream.fileno())
         if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns) and size == after.st_size:
-            return after, whole.hexdigest(), vault
+            return after, whole.hexdigest(), why
     raise SourceChanged(f"{source} keeps changing while it is read: stop what writes it, or leave it out")
 
 

@@ -14,11 +14,13 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import ADOPTED, short_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_secret
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, Project, read_bytes
 
 _ACTIONS = ("added", "changed", "removed")
 _TEXT_BYTES = 256 * 1024
 _LISTED = 20
+_HIDDEN = "(not shown: its name is that of secrets)\n"
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -174,6 +176,10 @@ def diff(
     """Ansible's diffs against what was visible before: text as text, all else by its size."""
     found = []
     for path, action in sorted(done["actions"].items()):
+        if is_secret(path):  # in a folder that was there, or in a release of an earlier version
+            shown = {"before": "" if action == "added" else _HIDDEN, "after": ""}
+            found.append({"before_header": path, "after_header": path, **shown})
+            continue
         was = "" if action == "added" else _shown(done["before"].get(path), done["gone"].get(path))
         will = "" if action in ("removed", "adopted") else _shown(texts.get(path), after.get(path))
         found.append({"before_header": path, "after_header": path, "before": was, "after": will})

@@ -188,7 +188,11 @@ FILE, FOLDER, PROGRAM = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755, stat.S_IFREG
         ("inventory", FOLDER, "inventory"),
         ("inventory.py", FILE, None),
         ("inventory.py", PROGRAM, "inventory"),
-        ("deep/inventory.yml", FILE, None),
+        ("deep/inventory.yml", FILE, "inventory"),
+        ("deep/hosts.ini", FILE, "inventory"),
+        ("deep/group_vars", FOLDER, "inventory"),
+        ("deep/inventory_size.py", FILE, None),
+        ("deep/deploy_training.yml", FILE, None),
         ("hosts", FILE, "inventory"),
         ("hosts.py", FILE, None),
         ("group_vars", FOLDER, "inventory"),
@@ -210,6 +214,100 @@ def test_what_is_left_out(path: str, kind: int, why: str | None) -> None:
     assert left_out(path, info, ["*.ipynb", "out/", "conf/local/*", "./root_only"]) == why
 
 
+SECRETS = [
+    ".netrc",
+    "deep/.netrc",
+    ".ssh/config",
+    ".aws/credentials",
+    ".kube/config",
+    ".gnupg/pubring.kbx",
+    "a.env",
+    "deep/PROD.ENV",
+    ".env",
+    "secrets.yml",
+    "Secrets.TOML",
+    "deep/secrets.json",
+    "id_rsa",
+    "id_rsa.pub",
+    "id_ed25519",
+    "id_ed25519_work",
+    "id_ecdsa",
+    "id_ecdsa.bak",
+    "server.pem",
+    "SERVER.PEM",
+    "deep/tls.key",
+    ".vault_pass",
+    ".vault_password.txt",
+    "my_vault_pass.sh",
+    ".git-credentials",
+    ".pypirc",
+    ".npmrc",
+    ".docker/config.json",
+    "deep/.docker/config.json",
+    ".config/gcloud/credentials.db",
+    "kaggle.json",
+    ".cache/huggingface/token",
+]
+NO_SECRETS = [
+    "environment.yml",
+    "env.py",
+    "key.py",
+    "keys.txt",
+    "pem/readme",
+    "vault.py",
+    "secret_sauce.py",
+    "tokenizer.json",
+    "docker/config.json",
+    "config.json",
+    ".cache/huggingface/hub/x",
+    "id.py",
+    "rsa.py",
+    "netrc.py",
+]
+
+
+def test_secrets_are_never_shipped(tmp_path: Path) -> None:
+    write(tmp_path / "p", {**dict.fromkeys(SECRETS, "hush"), **dict.fromkeys(NO_SECRETS, "1")})
+    found = read("p", tmp_path)
+    files = {entry.path for entry in found.files if entry.type == "file"}
+    assert files == set(NO_SECRETS)
+    why = dict(found.ignored)
+    assert {what for path, what in why.items()} == {"secrets"}
+    assert all(any(path == one or path.startswith(one + "/") for one in why) for path in SECRETS)
+    with pytest.raises(OptionError, match="no file to release"):
+        read("p/server.pem", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl", "private key"),
+        ("-----BEGIN PRIVATE KEY-----\n", "private key"),
+        ("\n-----BEGIN RSA PRIVATE KEY-----\n", "private key"),
+        ("-----BEGIN ENCRYPTED PRIVATE KEY-----\n", "private key"),
+        ("PuTTY-User-Key-File-3: ssh-ed25519\n", "private key"),
+        ("$ANSIBLE_VAULT;1.2;AES256;dev\n", "vault"),
+        ("-----BEGIN CERTIFICATE-----\n", None),
+        ("BEGIN = '-----BEGIN PRIVATE KEY-----'\n", None),
+    ],
+)
+def test_private_keys_and_vaults_are_known_by_their_content(tmp_path: Path, text: str, why: str | None) -> None:
+    write(tmp_path, {"p/a.py": "1", "p/deploy_me": text})
+    assert dict(read("p", tmp_path).ignored).get("deploy_me") == why
+
+
+def test_a_package_called_inventory_is_the_projects(tmp_path: Path) -> None:
+    write(tmp_path, {"p/shop/inventory/__init__.py": "", "p/other/inventory/lab": "all:"})
+    found = read("p", tmp_path)
+    assert "shop/inventory/__init__.py" in shipped(found)
+    assert found.ignored == [("other/inventory", "inventory")]
+
+
+def test_folders_whose_files_are_left_out_ship_empty(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a.py": "1", "p/data/.gitkeep": "", "p/conf/.env": "X=1"})
+    assert shipped(read("p", tmp_path)) == {"a.py": "file", "data": "dir", "conf": "dir"}
+
+
 def test_environments_vaults_and_reasons(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -217,13 +315,13 @@ def test_environments_vaults_and_reasons(tmp_path: Path) -> None:
             "p/a.py": "1",
             "p/env/pyvenv.cfg": "home = /usr",
             "p/env/bin/python": "",
-            "p/secrets.yml": "$ANSIBLE_VAULT;1.1;AES256\n3166\n",
+            "p/passwords.yml": "$ANSIBLE_VAULT;1.1;AES256\n3166\n",
             "p/data/big": "1",
         },
     )
     found = read("p", tmp_path, shared=["data/"])
     assert shipped(found) == {"a.py": "file", "data": "shared"}
-    assert found.ignored == [("data", "shared"), ("env", "virtual environment"), ("secrets.yml", "vault")]
+    assert found.ignored == [("data", "shared"), ("env", "virtual environment"), ("passwords.yml", "vault")]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".trainops"])

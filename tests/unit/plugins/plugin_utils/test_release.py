@@ -31,7 +31,9 @@ def step(root: Path, project: Path, **more: Any) -> dict[str, Any]:
     found = read_project(str(project), [], "/")
     files = {entry.path: Path(entry.source).read_bytes() for entry in found.files if entry.type == "file"}
     asked = {**params(root, {}), "manifest": {"files": found.rows}, **more}
-    done = deploy(root, files, **{key: asked[key] for key in ("manifest", "check_mode", "want_diff", "keep")})
+    done = deploy(
+        root, files, **{key: asked[key] for key in ("manifest", "check_mode", "want_diff", "keep", "adopt_folders")}
+    )
     return released(found, done, asked["check_mode"])
 
 
@@ -109,6 +111,17 @@ def test_diffs_show_text_as_text_and_all_else_by_size(tmp_path: Path) -> None:
     }
     back = rolled_back(roll_back(root, want_diff=True), check_mode=False)
     assert ("new\n", "old\n") in [(one["before"], one["after"]) for one in back["diff"]]
+
+
+def test_a_diff_shows_no_secrets_of_a_folder_that_was_there(tmp_path: Path) -> None:
+    root, project = tmp_path / "root", tmp_path / "project"
+    write(
+        root, {"conf/.env": "TOKEN=hush\n", "conf/tls.key": "hush\n", "conf/.ssh/config": "hush\n", "conf/a": "old\n"}
+    )
+    write(project, {"conf/a": "new\n", "conf/.env": "TOKEN=hush\n"})
+    done = step(root, project, want_diff=True, adopt_folders=True)
+    assert "hush" not in str(done)
+    assert {one["before_header"] for one in done["diff"]} == {"conf/.env", "conf/tls.key", "conf/.ssh/config", "conf/a"}
 
 
 def test_a_long_list_is_cut_in_the_message() -> None:
