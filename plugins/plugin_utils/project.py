@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import release_id
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import release_id, together
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.git import WorkTree, read_work_tree
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import (
@@ -226,7 +226,7 @@ class _Reading:
                 if above.type != "dir":
                     self.problems.append(f"{entry.source} and {above.source} clash: {parent} would be file and folder")
         if self.problems:
-            raise OptionError("this project cannot be released:\n" + "\n".join(sorted(set(self.problems))))
+            raise OptionError("this project cannot be released: " + together(sorted(set(self.problems))))
         if not any(entry.type == "file" for entry in self.entries.values()):
             why = f" ({len(self.ignored)} left out, e.g. {self.ignored[0][0]}: {self.ignored[0][1]})" * bool(
                 self.ignored

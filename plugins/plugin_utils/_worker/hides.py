@@ -12,7 +12,7 @@ import sys
 
 from .channel import WorkerError
 from .scratch import is_bytecode
-from .store import Store, amount, some
+from .store import Store, amount, some, together
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def refuse_hidden(store: Store, found: Found, wanted: dict[str, dict[str, Any]])
             hidden.setdefault(path.partition("/")[0], []).append((path, info))
     if hidden:
         counted = {name: _counted(files) for name, files in hidden.items()}
-        raise WorkerError("hides", "\n".join(_sentence(store, *item) for item in counted.items()), hidden=counted)
+        raise WorkerError("hides", together([_sentence(store, *item) for item in counted.items()]), hidden=counted)
 
 
 def _counted(files: Found) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import stat
 
 from .channel import WorkerError
 from .lock import Lock, held_by
-from .store import HOME, Store, live_release, lstat, project_names, tops
+from .store import HOME, Store, live_release, lstat, project_names, together, tops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def look_at_names(store: Store, wanted: set[str], shared: set[str]) -> Names:
     if names.plain:
         problems += _claimed(store, names.plain)
     if problems:
-        raise WorkerError("conflict", "\n".join(problems))
+        raise WorkerError("conflict", together(problems))
     return names
 
 

@@ -201,6 +201,13 @@ def open_store(root: str, name: str, create: bool) -> Store:
             os.close(fd)
 
 
+def together(problems: list[str], most: int = 20) -> str:
+    """Several problems, one a line; the first line says how many more there are, since some readers see only that."""
+    more = len(problems) - 1
+    lines = [problems[0] + (f" (and {more} more)" if more > 0 else ""), *problems[1:most]]
+    return "\n".join([*lines, *([f"… and {len(problems) - most} more"] if len(problems) > most else [])])
+
+
 def require_writable(store: Store) -> None:
     """Raise WorkerError, as a run that writes would, where the root or our folders in it cannot be written."""
     for fd, name in ((store.root_fd, "."), (store.home_fd, "."), (store.releases_fd, "."), (store.root_fd, HOME)):

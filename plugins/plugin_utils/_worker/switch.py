@@ -16,7 +16,7 @@ from .names import add_links, remove_links, root_lock, share
 from .report import Switched
 from .scratch import RETIRED, Scratch, retire, write_manifest
 from .stage import Tree
-from .store import ADOPTED, EDITED, FORMAT, Store, live_id, lstat, now, short_id
+from .store import ADOPTED, EDITED, FORMAT, Store, live_id, lstat, now, short_id, some
 from .strays import strays
 from .swap import exchange
 
@@ -74,10 +74,10 @@ def require_intact(store: Store, release: str, content: bool = False) -> None:
     """Raise WorkerError("drifted") unless a release that is in place is what its manifest says."""
     drift = sorted(verify(store, release, content=content).drift)
     if drift:
-        some = ", ".join(drift[:5]) + (f" and {len(drift) - 5} more" if len(drift) > 5 else "")
         raise WorkerError(
             "drifted",
-            f"release {short_id(release)} was changed since it was made ({some} in {store.path('releases', release)}): "
+            f"release {short_id(release)} was changed since it was made "
+            f"({some(drift)} in {store.path('releases', release)}): "
             "deploy its source again, or go back to another release",
             release_id=release,
             files=drift,

@@ -132,6 +132,18 @@ def test_all_that_cannot_ship_is_named_at_once(tmp_path: Path) -> None:
     }
 
 
+def test_many_problems_are_counted_in_the_first_line_and_cut(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a.py": "1"})
+    for number in range(30):
+        (tmp_path / "p" / f"l{number:02}").symlink_to("/mnt/data")
+    with pytest.raises(OptionError) as refused:
+        read("p", tmp_path)
+    lines = str(refused.value).splitlines()
+    assert lines[0].startswith(f"this project cannot be released: {tmp_path}/p/l00 is a link out of the project")
+    assert lines[0].endswith(" (and 29 more)")
+    assert (len(lines), lines[-1]) == (21, "… and 10 more")
+
+
 def test_unreadable_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"p/a.py": "1", "p/b.py": "2"})
     really_open = os.open
