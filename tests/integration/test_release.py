@@ -129,6 +129,44 @@ def test_a_day_on_every_kind_of_container(tmp_path: Path, root: str) -> None:
         assert show(HOSTS[host], root) == before[HOSTS[host]]
 
 
+# A run from before the first deploy: its log is open, its working folder is one of the project's, and it writes into
+# both only once it is told to.
+OLD_RUN = """
+import os, sys, time
+os.chdir(sys.argv[1] + "/conf")
+log = open("run.log", "a")
+print("started", file=log, flush=True)
+while not os.path.exists(sys.argv[1] + "/go"):
+    time.sleep(0.02)
+print("went on", file=log, flush=True)
+open("checkpoint.pt", "w").write("weights")
+open(sys.argv[1] + "/gone", "w").close()
+"""
+
+
+def test_a_run_goes_on_with_what_a_first_deploy_displaces(tmp_path: Path, root: str) -> None:
+    write(tmp_path / "project", {**FIRST, "conf/run.log": "that of the project\n"})
+    start = 'mkdir "$1/conf"; setsid python3 -c "$2" "$1" </dev/null >/dev/null 2>&1 & until [ -s "$1/conf/run.log" ]'
+    shell(200, start + "; do sleep 0.02; done", root, OLD_RUN)
+    assert release(tmp_path, root)["ct200"]["adopted"] == "adopted"
+    assert inside(200, "cat", f"{root}/conf/run.log") == "that of the project\n"
+    inside(200, "touch", f"{root}/go")
+    wait_for(lambda: shell(200, 'ls "$1"', root).count("gone"))
+    assert inside(200, "cat", f"{root}/conf/run.log") == "that of the project\n"
+    assert roll_back(tmp_path, root)["ct200"]["release_id"] == "adopted"
+    assert inside(200, "cat", f"{root}/conf/run.log") == "started\nwent on\n"
+    assert inside(200, "cat", f"{root}/conf/checkpoint.pt") == "weights"
+
+
+def test_the_python_in_use_is_refused_as_part_of_the_project(tmp_path: Path, root: str) -> None:
+    shell(200, 'python3 -m venv --without-pip "$1/env"', root)
+    write(tmp_path / "project", {**FIRST, "env/settings.yml": "a: 1\n"})
+    result = release(tmp_path, root, python=f"{root}/env/bin/python", adopt_folders=True)["ct200"]
+    assert (result["failed"], result["code"]) == (True, "interpreter"), result
+    assert f"{root}/env holds the Python that does this" in result["msg"]
+    assert release(tmp_path, root, python=f"{root}/env/bin/python", exclude=["env/"])["ct200"]["changed"]
+
+
 def test_check_mode_writes_nothing_in_the_container(tmp_path: Path, root: str) -> None:
     write(tmp_path / "project", FIRST)
     playbook = tmp_path / "check.yml"
