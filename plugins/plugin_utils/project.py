@@ -145,29 +145,31 @@ def _parts(spec: Any, cwd: str) -> list[_Part]:
     for item in items:
         if isinstance(item, dict):
             if not item.get("src") or not set(item) <= {"src", "dest"}:
-                raise OptionError(f"project: {item!r}: an entry has src and, if wanted, dest")
+                raise OptionError(f"option project: {item!r}: an entry has src and, if wanted, dest")
             source, dest = str(item["src"]), str(item.get("dest") or "")
         elif isinstance(item, str) and item:
             source, dest = item, ""
         else:
-            raise OptionError(f"project: {item!r} is no path: give a folder, or a list of paths and of src and dest")
+            raise OptionError(
+                f"option project: {item!r} is no path: give a folder, or a list of paths and of src and dest"
+            )
         parts.append(_Part(os.path.normpath(os.path.join(cwd, os.path.expanduser(source))), _dest(dest)))
     if not parts:
-        raise OptionError("project is empty: give a folder, or a list of folders and files (training_project)")
+        raise OptionError("option project: it is empty: give a folder, or a list of folders and files")
     return parts
 
 
 def _dest(dest: str) -> str:
     clean = posixpath.normpath(dest) if dest else "."
     if clean.startswith(("/", "../", ".trainops/")) or clean in ("..", ".trainops"):
-        raise OptionError(f"project: dest {dest!r} must be a relative path below training_root")
+        raise OptionError(f"option project: dest {dest!r} must be a relative path below training_root")
     return clean + "/" if dest.endswith("/") and clean != "." else clean
 
 
 def _shared_name(name: str) -> str:
     clean = name.strip("/").removeprefix("./")
     if not clean or "/" in clean or clean in (".", "..", ".trainops"):
-        raise OptionError(f"shared: {name!r} must be a single name in training_root (training_shared)")
+        raise OptionError(f"option shared: {name!r} must be a single name in training_root")
     return clean
 
 
@@ -182,7 +184,8 @@ def _default_name(parts: Sequence[_Part]) -> str:
 def _checked_name(name: str) -> str:
     if not name or name.startswith(".") or not set(name) <= _NAME_CHARS:
         raise OptionError(
-            f"{name!r} cannot be a project's name: set name (letters, digits, '.', '_' and '-', not beginning with '.')"
+            f"{name!r} cannot be a project's name: set option name "
+            "(letters, digits, '.', '_' and '-', not beginning with '.')"
         )
     return name
 
@@ -205,7 +208,7 @@ class _Reading:
             info = os.stat(part.source)
         except OSError as error:
             raise OptionError(
-                f"project: {part.source}: {error.strerror}: correct training_project (relative paths count from the "
+                f"option project: {part.source}: {error.strerror}: correct it (relative paths count from the "
                 "current folder)"
             ) from error
         if stat.S_ISDIR(info.st_mode):
@@ -231,9 +234,7 @@ class _Reading:
             why = f" ({len(self.ignored)} left out, e.g. {self.ignored[0][0]}: {self.ignored[0][1]})" * bool(
                 self.ignored
             )
-            raise OptionError(
-                f"project: there is no file to release{why}: correct training_project or training_exclude"
-            )
+            raise OptionError(f"option project: there is no file to release{why}: correct it or option exclude")
 
     def _add_folder(self, folder: str, dest: str) -> None:
         tree = read_work_tree(folder)

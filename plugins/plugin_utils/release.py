@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,12 +27,15 @@ _HIDDEN = "(not shown: its name is that of secrets)\n"
 def check_options(options: Mapping[str, Any]) -> None:
     """Raise OptionError for values that no type can refuse."""
     if not os.path.isabs(options["root"]):
-        raise OptionError(f"root: {options['root']!r} must be an absolute path in the container (training_root)")
+        raise OptionError(f"option root: {options['root']!r} must be an absolute path in the container")
     if options["keep_releases"] < 2:
         raise OptionError(
-            f"keep_releases: {options['keep_releases']} is too few: the live release and the one that a rollback "
-            "returns to make 2 (training_keep_releases)"
+            f"option keep_releases: {options['keep_releases']} is too few: the live release and the one that a "
+            "rollback returns to make 2"
         )
+    for name in ("wait", "timeout"):
+        if not 0 <= options.get(name, 0) < math.inf:
+            raise OptionError(f"option {name}: {options[name]:g} cannot be, it must be a number of seconds, at least 0")
 
 
 def sender(files: Iterable[Entry]) -> Callable[[dict[str, Any]], Iterator[Frame]]:

@@ -84,8 +84,8 @@ def test_the_name_comes_from_the_folder_even_when_it_is_not_here(tmp_path: Path,
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("missing", "missing: No such file or directory: correct training_project"),
-        ([], "project is empty"),
+        ("missing", "missing: No such file or directory: correct it"),
+        ([], "option project: it is empty"),
         ("", "is no path"),
         ([3], "3 is no path"),
         ([{"src": "a", "to": "b"}], "an entry has src and, if wanted, dest"),
@@ -95,7 +95,7 @@ def test_the_name_comes_from_the_folder_even_when_it_is_not_here(tmp_path: Path,
         (["a", {"src": "b", "dest": "x.py"}], "clash: x.py would be file and folder"),
         (["a", {"src": "b/z.py", "dest": "x.py"}], "clash: both would be x.py"),
         ("only_left_out", "there is no file to release (1 left out, e.g. ansible.cfg: Ansible's settings)"),
-        ("a b", "cannot be a project's name: set name"),
+        ("a b", "cannot be a project's name: set option name"),
     ],
 )
 def test_what_cannot_be_a_project(tmp_path: Path, spec: Any, words: str) -> None:

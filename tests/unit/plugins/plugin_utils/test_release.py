@@ -170,7 +170,10 @@ def test_the_worker_gets_nothing_that_the_project_does_not_have(tmp_path: Path) 
     ("options", "words"),
     [
         ({"root": "relative", "keep_releases": 5}, "must be an absolute path in the container"),
-        ({"root": "/root", "keep_releases": 1}, "keep_releases: 1 is too few"),
+        ({"root": "/root", "keep_releases": 1}, "option keep_releases: 1 is too few"),
+        ({"root": "/root", "keep_releases": 5, "wait": -1.0}, "option wait: -1 cannot be"),
+        ({"root": "/root", "keep_releases": 5, "timeout": float("nan")}, "option timeout: nan cannot be"),
+        ({"root": "/root", "keep_releases": 5, "timeout": float("inf")}, "option timeout: inf cannot be"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], words: str) -> None:
