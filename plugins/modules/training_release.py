@@ -18,16 +18,17 @@ description:
   - Only what the container does not have travels. Every file is read back in the container and compared by size and
     sha256 before anything goes live.
   - Each top-level name of the project becomes a link in O(root), so paths that other tools know keep working. Files and
-    folders that are there already under these names (see O(adopt_folders)) are kept as the release V(adopted), and V(state=rolled_back) brings
-    exactly those bytes back. They are moved, not copied, so a process that has one of them open goes on with it there.
+    folders that are there already under these names (see O(adopt_folders)) are kept as the release V(adopted), and
+    V(state=rolled_back) brings exactly those bytes back. They are moved, not copied, so a process that has one of them
+    open goes on with it there.
   - What somebody changed in the live release by hand is found, kept as the release V(edited), and put right. What is
     written into V(adopted) and V(edited) later belongs to them, and comes back with them.
   - A release id is derived from the paths, modes and contents of the files, so it is the same on every host.
   - Modes are reduced to readable by all or by the owner only, executable or not. The owner is who runs the worker,
     normally root. A file's time is derived from its content, so that Python never takes old bytecode for current.
   - "Left out by default, and so never shown by C(--diff): version control (C(.git), C(.gitignore) …), what
-    C(.gitignore) names, bytecode, virtual environments, tool caches, editor backups and settings, and files encrypted by
-    ansible-vault."
+    C(.gitignore) names, bytecode, virtual environments, tool caches, editor backups and settings, and files encrypted
+    by ansible-vault."
   - "Left out as secrets in any folder, with capitals or without: C(.env), C(.env.*), C(*.env), C(.envrc), C(secrets.*),
     C(id_rsa*), C(id_dsa*), C(id_ecdsa*), C(id_ed25519*), C(*.pem), C(*.key), C(*.ppk), C(*.p12), C(*.pfx), C(*.jks),
     C(*.kdbx), C(*vault_pass*), C(*vault-pass*), C(.netrc), C(_netrc), C(.pgpass), C(.git-credentials), C(.pypirc),

@@ -11,7 +11,6 @@ import os
 import stat
 
 from .channel import WorkerError
-from .hides import MOST, refuse_hidden, refuse_interpreter
 from .names import Names, look_at_names
 from .scratch import walk
 from .store import (
@@ -160,6 +159,8 @@ def plain_files(
     Raises WorkerError when that cannot become a release: too much, sockets, pipes and devices in it, the Python in use,
     or, without ``adopt_folders``, files that would go out of view since nothing ``wanted`` takes their place.
     """
+    from .hides import MOST, refuse_hidden, refuse_interpreter  # most runs find no plain names
+
     refuse_interpreter(store, names)
     found = [item for name in names for item in walk(store.root_fd, name, MOST)]
     if not adopt_folders:

@@ -337,7 +337,6 @@ def test_a_folder_with_files_that_the_project_does_not_bring_is_refused(tmp_path
 def test_a_huge_folder_is_refused_without_reading_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {f"conf/{number}": "x" for number in range(30)})
     monkeypatch.setattr(f"{PREFIX}.hides.MOST", 20)
-    monkeypatch.setattr(f"{PREFIX}.look.MOST", 20)
     monkeypatch.setattr(f"{PREFIX}.look.digest", lambda _fd: pytest.fail("it was read"))
     assert "at least 30 files" in refusal(deploy, tmp_path, V1).message
 
