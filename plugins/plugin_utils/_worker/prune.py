@@ -46,7 +46,7 @@ def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -
     """
     records, _number = settled(store)
     live = records[-1]["release"] if records else release
-    before = surplus(releases(store), records, live, keep) if store.exists() else []
+    before = surplus(releases(store), records, live, keep=2) if store.exists() else []
     return [one for one in to_prune(store, release, adopted, keep) if one in before]
 
 
