@@ -115,7 +115,9 @@ def is_secret(path: str, is_folder: bool = False) -> bool:
         return True
     if any(f"/{path}/".endswith(f"/{known}/") or f"/{known}/" in f"/{folders}/" for known in SECRET_PATHS):
         return True
-    return not is_folder and any(fnmatchcase(name.lower(), pattern) for pattern in SECRETS)
+    # A module called secrets.py or id_rsa_tools.py is code, and its importer would miss it.
+    is_code = name.lower().endswith((".py", ".pyi"))
+    return not (is_folder or is_code) and any(fnmatchcase(name.lower(), pattern) for pattern in SECRETS)
 
 
 def _of_ansible(path: str, name: str, is_folder: bool, executable: bool) -> str | None:

@@ -268,6 +268,8 @@ NO_SECRETS = [
     "pem/readme",
     "vault.py",
     "secret_sauce.py",
+    "secrets.py",
+    "deep/id_rsa_tools.py",
     "tokenizer.json",
     "docker/config.json",
     "config.json",
