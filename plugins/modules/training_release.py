@@ -29,11 +29,12 @@ description:
   - "Left out by default, and so never shown by C(--diff): version control (C(.git), C(.gitignore) …), what
     C(.gitignore) names, bytecode, virtual environments, tool caches, editor backups and settings, and files encrypted
     by ansible-vault."
-  - "Left out as secrets in any folder, with capitals or without, but for Python sources: C(.env), C(.env.*), C(*.env),
-    C(.envrc), C(secrets.*), C(id_rsa*), C(id_dsa*), C(id_ecdsa*), C(id_ed25519*), C(*.pem), C(*.key), C(*.ppk),
-    C(*.p12), C(*.pfx), C(*.jks), C(*.kdbx), C(*vault_pass*), C(*vault-pass*), C(.netrc), C(_netrc), C(.pgpass), C(.git-credentials), C(.pypirc),
-    C(.npmrc), C(.htpasswd), C(kaggle.json), C(.docker/config.json), C(.cache/huggingface/token); the folders C(.ssh),
-    C(.aws), C(.azure), C(.kube), C(.gnupg), C(.config/gcloud), C(.config/gh); and files that begin as a private key."
+  - "Left out as secrets in any folder, with capitals or without, but for Python sources: C(.env), C(.env.*),
+    C(*.env), C(.envrc), C(secrets.*), C(id_rsa*), C(id_dsa*), C(id_ecdsa*), C(id_ed25519*), C(*.pem), C(*.key),
+    C(*.ppk), C(*.p12), C(*.pfx), C(*.jks), C(*.kdbx), C(*vault_pass*), C(*vault-pass*), C(.netrc), C(_netrc),
+    C(.pgpass), C(.git-credentials), C(.pypirc), C(.npmrc), C(.htpasswd), C(kaggle.json), C(.docker/config.json),
+    C(.cache/huggingface/token); the folders C(.ssh), C(.aws), C(.azure), C(.kube), C(.gnupg), C(.config/gcloud),
+    C(.config/gh); and files that begin as a private key."
   - "Left out as inventories in any folder: data files called C(inventory*) or C(hosts), and the folders C(inventory),
     C(inventories) (unless they are Python packages), C(group_vars), C(host_vars). Beside the scripts, not deeper:
     C(ansible.cfg) and the playbooks C(deploy_training.yml), C(launch_training.yml), C(stop_training.yml),
