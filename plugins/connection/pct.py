@@ -164,6 +164,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.slots import slot
 display = Display()
 
 _CHUNK = 1 << 20
+# What decides about a login beside host, port and user.
+_DECIDING = ("ssh_args", "ssh_common_args", "ssh_extra_args", "private_key_file", "host_key_checking")
 
 
 def _stream(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -223,11 +225,12 @@ class Connection(SSHConnection):
     def _login(self) -> hops.Login:
         return hops.Login(self.host, self.user or None, self.port)
 
-    @staticmethod
-    def _create_control_path(
-        host: str | None, port: int | None, user: str | None, connection: Any = None, pid: int | None = None
+    def _create_control_path(  # type: ignore[override] # core calls it on the instance
+        self, host: str | None, port: int | None, user: str | None, connection: Any = None, pid: int | None = None
     ) -> str:
-        digest = hashlib.sha256(f"{host}\0{port}\0{user}\0{connection}\0{pid}".encode()).hexdigest()
+        """A name for all that decides whether and how a login goes: a warm session must not hide a wrong key."""
+        options = [str(self.get_option(name)) for name in _DECIDING]
+        digest = hashlib.sha256("\0".join([str(host), str(port), str(user), str(pid), *options]).encode()).hexdigest()
         return f"%(directory)s/pct-{digest[:12]}"
 
     def _build_command(self, binary: str, subsystem: str, *other_args: bytes | str) -> list[bytes]:

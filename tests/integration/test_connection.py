@@ -217,7 +217,10 @@ def test_the_shared_connection_is_not_that_of_the_builtin_plugin_and_not_compres
     command = connection._ssh("true")
     assert b"-C" not in command
     assert b"ControlPath=" in b" ".join(command)
-    assert connection._create_control_path("h", 22, "u") != SSHConnection._create_control_path("h", 22, "u")
+    ours = connection._create_control_path("h", 22, "u")
+    assert ours != SSHConnection._create_control_path("h", 22, "u")
+    other_key = connect("ct200", ansible_ssh_private_key_file="/dev/null")
+    assert ours != other_key._create_control_path("h", 22, "u")
 
 
 CONTENTS = {

@@ -83,8 +83,9 @@ def _refuse_kind(store: Store, name: str, info: os.stat_result) -> str:
     owner = target.split("/")[1] if target.startswith(f"{HOME}/") and target.count("/") > 1 else ""
     if owner and owner != store.name:
         return (
-            f"{path} belongs to project {owner}: leave {name} out with training_exclude, rename it, "
-            "or give one of the two another training_root"
+            f"{path} belongs to project {owner}, and this one is called {store.name}: if it is the same project, set "
+            f"training_name: {owner}; if not, rename {name}, leave it out with training_exclude, or give one of the "
+            "two another training_root"
         )
     return (
         f"{path} is a link of something else (to {target}): remove it, or leave {name} out with training_exclude; "

@@ -57,7 +57,7 @@ def _run(params: dict[str, Any]) -> dict[str, Any]:
     with open_store(params["root"], params["name"], create=False) as store:
         require_writable(store)
         if not live_id(store):
-            fix = "deploy first, or correct training_root and the project's name"
+            fix = "deploy first, or correct training_root and training_name"
             raise WorkerError("nothing-live", f"no release of {params['name']} is live below {store.root}: {fix}")
         if not store.exists():
             raise WorkerError("unknown-release", f"{store.path('releases')} is gone, with every release: deploy again")
