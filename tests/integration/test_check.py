@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ def test_the_example_passes_everywhere(dflash: Path) -> None:
         assert not result["failed"], result["msg"]
         assert result["problems"] == []
         assert result["summary"].startswith("2 files compile, ")
-        assert result["summary"].endswith(f"imports resolve        {VENV} {result['python']['version']}")
+        assert re.search(f"imports resolve  +{VENV} {result['python']['version']}$", result["summary"])
     versions = {host: result["python"]["version"].rsplit(".", 1)[0] for host, result in found.items()}
     assert versions == {"ct200": "3.11", "ct201": "3.9", "ct210": "3.11"}
 
