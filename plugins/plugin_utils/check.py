@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import PARSERS, Problem
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged, StepError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import check_wish
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary as gpu_summary

@@ -15,37 +15,26 @@ import contextlib
 import functools
 import importlib.resources
 import json
-import os
-import queue
 import random
 import secrets
-import selectors
 import signal
-import struct
 import subprocess
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report, View, inner, read_report
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame, write_frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Failure
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import Progress, Reader
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
-_ABORT = struct.pack(">I", 0xFFFFFFFF)
-_END = struct.pack(">I", 0)
-_CHUNK = 64 * 1024
-_MAX_LINE = 32 * 1024 * 1024
-_MAX_WAITING = 2 * _MAX_LINE
 _MAX_DETAILS = 256 * 1024
-_MAX_STDERR = 8 * 1024 * 1024
-_HELLO_SECONDS = 60.0
-_SILENCE_SECONDS = 30.0
 _ATTEMPTS = 4
 
 
@@ -62,18 +51,6 @@ class Request:
     python: str = "/usr/bin/python3"
     timeout: float = 600.0
     view: View | None = None
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What a step sends: a kind, JSON values and, optionally, bytes that are read lazily while they are sent.
-
-    An iterator that raises SourceChanged aborts the blob and ends the exchange with that error.
-    """
-
-    kind: str
-    body: dict[str, Any] = field(default_factory=dict)
-    blob: Iterable[bytes] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +87,6 @@ class Connection(Protocol):
 
 
 Answer = Callable[[dict[str, Any]], Iterable[Frame]]
-Progress = Callable[[dict[str, Any]], None]
 
 
 class _NotStarted(Exception):
@@ -208,160 +184,12 @@ def _worker() -> tuple[str, bytes]:
     return sources.pop("trainops_worker.boot"), pack(sources)
 
 
-class _Reader(threading.Thread):
-    """Reads both outputs while the step may be blocked in sending; ends the command when it is silent or too late.
-
-    Whoever is root in the container wrote what it reads: nothing of it may hang, crash or flood the controller.
-    """
-
-    def __init__(self, process: subprocess.Popen[bytes], mark: str, deadline: float, progress: Progress | None) -> None:
-        super().__init__(daemon=True)
-        self.frames: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self.stderr = bytearray()
-        self.hello = False
-        self.broken = ""
-        self.at = ""
-        self._process = process
-        self._mark = mark.encode("ascii") + b"\n"
-        self._progress = progress
-        self._line = bytearray()
-        self._waiting = 0
-        self._parent = os.getppid()
-        self._deadline = time.monotonic() + deadline
-        self._silent_after = time.monotonic() + _HELLO_SECONDS
-
-    def run(self) -> None:
-        try:
-            self._read_all()
-        except Exception as error:  # whatever it was, the step that waits must hear of an end
-            self._give_up(f"an answer that cannot be read ({type(error).__name__})")
-        finally:
-            self.frames.put(None)
-
-    def _read_all(self) -> None:
-        process = self._process
-        with selectors.DefaultSelector() as selector:
-            for stream in (process.stdout, process.stderr):
-                if stream:
-                    os.set_blocking(stream.fileno(), False)
-                    selector.register(stream, selectors.EVENT_READ)
-            # ssh's background master keeps stderr open: the end of stdout together with the process is the end.
-            while selector.get_map():
-                self._check_time()
-                ready = selector.select(0.5 if process.stdout in selector.get_map() else 0.01)
-                for key, _events in ready:
-                    if not self._take(key.fd, key.fileobj is process.stdout):
-                        selector.unregister(key.fileobj)
-                if not ready and process.poll() is not None:
-                    break
-
-    def _check_time(self) -> None:
-        now = time.monotonic()
-        if now > self._deadline:
-            self._give_up("no answer within its deadline")
-        elif now > self._silent_after:
-            self._give_up("no sign of life")
-        elif os.getppid() != self._parent:
-            # Ansible's main process was killed and left this one of its workers behind, alone and unseen.
-            self._give_up("ansible-playbook is gone")
-
-    def _give_up(self, why: str) -> None:
-        if not self.broken:
-            self.broken = why
-        self._process.kill()
-
-    def _take(self, fd: int, is_stdout: bool) -> bool:
-        try:
-            data = os.read(fd, 1 << 16)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
-        if not is_stdout:
-            if len(self.stderr) < _MAX_STDERR:
-                self.stderr += data
-            return True
-        if self.broken:
-            return True
-        self._silent_after = time.monotonic() + _SILENCE_SECONDS
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            self._line += line + b"\n"
-            self._whole(bytes(self._line))
-            self._line.clear()
-        self._line += rest
-        if len(self._line) > _MAX_LINE:
-            self._give_up("an answer without end")
-        return True
-
-    def _whole(self, line: bytes) -> None:
-        if not self.hello:
-            # A login shell may have printed anything before, even without an end of line.
-            self.hello = line.endswith(self._mark)
-            return
-        frame = _frame(line)
-        if frame is None:
-            self._give_up("an answer that is no frame")
-        elif frame["kind"] == "progress":
-            if self._progress:
-                self._progress(frame)
-        elif frame["kind"] == "at":
-            self.at = frame["what"]
-        elif frame["kind"] != "beat":
-            self._waiting += len(line)
-            if self._waiting > _MAX_WAITING:
-                self._give_up("more answers than were asked for")
-            self.frames.put(frame)
-            if frame["kind"] in ("result", "error"):
-                # The worker is done and beats no more; the node's view may take longer.
-                self._silent_after = self._deadline
-
-
-# What a frame of a kind must hold; kinds of the operations themselves are theirs to check.
-_FORMS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "progress": {"done": (int, float), "total": (int, float), "what": str},
-    "at": {"what": str},
-    "result": {"value": dict},
-    "error": {"code": str, "message": str, "details": dict},
-}
-
-
-def _frame(line: bytes) -> dict[str, Any] | None:
-    """The frame in a line, None for anything else."""
-    try:
-        frame = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
-        return None
-    form = _FORMS.get(frame["kind"], {})
-    return frame if all(isinstance(frame.get(name), kind) for name, kind in form.items()) else None
-
-
-def _send(stream: Any, frame: Frame) -> None:
-    body = dict(frame.body, kind=frame.kind)
-    stream.write(json.dumps(body, separators=(",", ":")).encode("ascii") + b"\n")
-    if frame.blob is not None:
-        try:
-            for data in frame.blob:
-                view = memoryview(data)
-                for start in range(0, len(view), _CHUNK):
-                    piece = view[start : start + _CHUNK]
-                    stream.write(struct.pack(">I", len(piece)))
-                    stream.write(piece)
-        except SourceChanged:
-            stream.write(_ABORT)
-            stream.flush()
-            raise
-        stream.write(_END)
-
-
-def _drive(reader: _Reader, stream: Any, request: Request, answer: Answer) -> dict[str, Any] | None:
+def _drive(reader: Reader, stream: Any, request: Request, answer: Answer) -> dict[str, Any] | None:
     """Send the request and answer frames until the result; None when the conversation broke off."""
     _boot, packed = _worker()
     try:
         stream.write(packed)
-        _send(stream, Frame("request", {"operation": request.operation, "params": request.params}))
+        write_frame(stream, Frame("request", {"operation": request.operation, "params": request.params}))
         stream.flush()
         while True:
             frame = reader.frames.get()
@@ -373,13 +201,13 @@ def _drive(reader: _Reader, stream: Any, request: Request, answer: Answer) -> di
             if frame["kind"] == "error":
                 raise _refusal(frame)
             for reply in _answers(answer, frame):
-                _send(stream, reply)
+                write_frame(stream, reply)
             stream.flush()
     except BrokenPipeError:
         return _last_word(reader)
 
 
-def _last_word(reader: _Reader) -> dict[str, Any] | None:
+def _last_word(reader: Reader) -> dict[str, Any] | None:
     """A worker that refused in the middle of a stream has closed its end; its reason is already on the way."""
     reader.join()
     while (frame := reader.frames.get()) is not None:
@@ -413,7 +241,7 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
     argv = [request.python, "-B", "-c", boot, inner(nonce), f"{request.timeout:g}"]
     with way.open_session(argv, nonce, request.view) as session:
         stream = session.process.stdin
-        reader = _Reader(session.process, inner(nonce), request.timeout + 5, progress)
+        reader = Reader(session.process, inner(nonce), request.timeout + 5, progress)
         reader.start()
         result = _drive(reader, stream, request, answer)
         with contextlib.suppress(OSError):
@@ -426,7 +254,7 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
         return Reply(result, "\n".join(report.view) if request.view and not isinstance(way, _Local) else None)
 
 
-def _lost(session: Session, reader: _Reader, report: Report, python: str) -> Exception:
+def _lost(session: Session, reader: Reader, report: Report, python: str) -> Exception:
     """Why there is no result: the way, the interpreter, the worker or what it worked on."""
     status = session.ending(report)
     if status is None and not reader.broken:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import ADOPTED, short_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_secret
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, Project, read_bytes
 

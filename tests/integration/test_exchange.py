@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import reader
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame, Request, exchange
 
@@ -167,7 +167,7 @@ def test_a_container_that_stops_midway_is_a_lost_worker() -> None:
 
 @pytest.mark.usefixtures("container_again")
 def test_a_container_that_freezes_midway_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SILENCE_SECONDS", 4.0)
+    monkeypatch.setattr(reader, "SILENCE_SECONDS", 4.0)
 
     def answer(_frame: dict[str, Any]) -> Iterable[Frame]:
         open_lab().container(201).freeze()

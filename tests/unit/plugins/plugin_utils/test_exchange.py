@@ -149,9 +149,11 @@ def test_a_failure_has_code_and_message(operation: str, code: str, says: str) ->
 
 
 def _send_unasked() -> None:
-    original = module._send
+    original = module.write_frame
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_send", lambda stream, frame: (original(stream, frame), original(stream, Frame("file"))))
+        patch.setattr(
+            module, "write_frame", lambda stream, frame: (original(stream, frame), original(stream, Frame("file")))
+        )
         exchange(LOCAL, Request("wrong", {}, python=sys.executable))
 
 

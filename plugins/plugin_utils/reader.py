@@ -1,0 +1,135 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading what a worker answers, beside the step that may be blocked in sending to it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import selectors
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import read_frame
+
+HELLO_SECONDS = 60.0
+SILENCE_SECONDS = 30.0
+_MAX_LINE = 32 * 1024 * 1024
+_MAX_WAITING = 2 * _MAX_LINE
+_MAX_STDERR = 8 * 1024 * 1024
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+class Reader(threading.Thread):
+    """Reads both outputs while the step may be blocked in sending; ends the command when it is silent or too late.
+
+    Whoever is root in the container wrote what it reads: nothing of it may hang, crash or flood the controller.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], mark: str, deadline: float, progress: Progress | None) -> None:
+        super().__init__(daemon=True)
+        self.frames: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.stderr = bytearray()
+        self.hello = False
+        self.broken = ""
+        self.at = ""
+        self._process = process
+        self._mark = mark.encode("ascii") + b"\n"
+        self._progress = progress
+        self._line = bytearray()
+        self._waiting = 0
+        self._parent = os.getppid()
+        self._deadline = time.monotonic() + deadline
+        self._silent_after = time.monotonic() + HELLO_SECONDS
+
+    def run(self) -> None:
+        try:
+            self._read_all()
+        except Exception as error:  # whatever it was, the step that waits must hear of an end
+            self._give_up(f"an answer that cannot be read ({type(error).__name__})")
+        finally:
+            self.frames.put(None)
+
+    def _read_all(self) -> None:
+        process = self._process
+        with selectors.DefaultSelector() as selector:
+            for stream in (process.stdout, process.stderr):
+                if stream:
+                    os.set_blocking(stream.fileno(), False)
+                    selector.register(stream, selectors.EVENT_READ)
+            # ssh's background master keeps stderr open: the end of stdout together with the process is the end.
+            while selector.get_map():
+                self._check_time()
+                ready = selector.select(0.5 if process.stdout in selector.get_map() else 0.01)
+                for key, _events in ready:
+                    if not self._take(key.fd, key.fileobj is process.stdout):
+                        selector.unregister(key.fileobj)
+                if not ready and process.poll() is not None:
+                    break
+
+    def _check_time(self) -> None:
+        now = time.monotonic()
+        if now > self._deadline:
+            self._give_up("no answer within its deadline")
+        elif now > self._silent_after:
+            self._give_up("no sign of life")
+        elif os.getppid() != self._parent:
+            # Ansible's main process was killed and left this one of its workers behind, alone and unseen.
+            self._give_up("ansible-playbook is gone")
+
+    def _give_up(self, why: str) -> None:
+        if not self.broken:
+            self.broken = why
+        self._process.kill()
+
+    def _take(self, fd: int, is_stdout: bool) -> bool:
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        if not is_stdout:
+            if len(self.stderr) < _MAX_STDERR:
+                self.stderr += data
+            return True
+        if self.broken:
+            return True
+        self._silent_after = time.monotonic() + SILENCE_SECONDS
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._line += line + b"\n"
+            self._whole(bytes(self._line))
+            self._line.clear()
+        self._line += rest
+        if len(self._line) > _MAX_LINE:
+            self._give_up("an answer without end")
+        return True
+
+    def _whole(self, line: bytes) -> None:
+        if not self.hello:
+            # A login shell may have printed anything before, even without an end of line.
+            self.hello = line.endswith(self._mark)
+            return
+        frame = read_frame(line)
+        if frame is None:
+            self._give_up("an answer that is no frame")
+        elif frame["kind"] == "progress":
+            if self._progress:
+                self._progress(frame)
+        elif frame["kind"] == "at":
+            self.at = frame["what"]
+        elif frame["kind"] != "beat":
+            self._waiting += len(line)
+            if self._waiting > _MAX_WAITING:
+                self._give_up("more answers than were asked for")
+            self.frames.put(frame)
+            if frame["kind"] in ("result", "error"):
+                # The worker is done and beats no more; the node's view may take longer.
+                self._silent_after = self._deadline
