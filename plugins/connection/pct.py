@@ -164,8 +164,17 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.slots import slot
 display = Display()
 
 _CHUNK = 1 << 20
-# What decides about a login beside host, port and user.
-_DECIDING = ("ssh_args", "ssh_common_args", "ssh_extra_args", "private_key_file", "host_key_checking")
+# What decides about a login.
+_DECIDING = [
+    "host",
+    "port",
+    "remote_user",
+    "ssh_args",
+    "ssh_common_args",
+    "ssh_extra_args",
+    "private_key_file",
+    "host_key_checking",
+]
 
 
 def _stream(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -212,10 +221,14 @@ class Connection(SSHConnection):
         self._logging_in = False
 
     def get_option(self, option: str, hostvars: dict[str, Any] | None = None) -> Any:
-        """The user of the inventory logs in on the node; whoever asks for the user in the container gets root."""
+        """The options, but for two that core reads by name: where sessions are shared, and who runs tasks.
+
+        The user of the inventory logs in on the node; whoever asks for the user in the container gets root.
+        """
         if option == "remote_user" and not self._logging_in:
             return "root"
-        return super().get_option(option, hostvars=hostvars)
+        value = super().get_option(option, hostvars=hostvars)
+        return self._shared_socket() if option == "control_path" and not value else value
 
     @property
     def _vmid(self) -> int:
@@ -225,13 +238,13 @@ class Connection(SSHConnection):
     def _login(self) -> hops.Login:
         return hops.Login(self.host, self.user or None, self.port)
 
-    def _create_control_path(  # type: ignore[override] # core calls it on the instance
-        self, host: str | None, port: int | None, user: str | None, connection: Any = None, pid: int | None = None
-    ) -> str:
-        """A name for all that decides whether and how a login goes: a warm session must not hide a wrong key."""
-        options = [str(self.get_option(name)) for name in _DECIDING]
-        digest = hashlib.sha256("\0".join([str(host), str(port), str(user), str(pid), *options]).encode()).hexdigest()
-        return f"%(directory)s/pct-{digest[:12]}"
+    def _shared_socket(self) -> str:
+        """A name for all that decides whether and how a login goes: a warm session must not hide a wrong key.
+
+        It is none of the builtin plugin's either, whose sessions may be compressed.
+        """
+        options = [str(super(Connection, self).get_option(name)) for name in _DECIDING]
+        return f"%(directory)s/pct-{hashlib.sha256(chr(0).join(options).encode()).hexdigest()[:12]}"
 
     def _build_command(self, binary: str, subsystem: str, *other_args: bytes | str) -> list[bytes]:
         self._logging_in = True

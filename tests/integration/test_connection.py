@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
@@ -212,15 +213,20 @@ def test_a_module_costs_one_session() -> None:
         assert sessions() == 1
 
 
-def test_the_shared_connection_is_not_that_of_the_builtin_plugin_and_not_compressed() -> None:
-    connection = connect("ct200")
-    command = connection._ssh("true")
+def shared_socket(**variables: Any) -> bytes:
+    """The ControlPath of a login."""
+    command: list[bytes] = connect("ct200", **variables)._ssh("true")
     assert b"-C" not in command
-    assert b"ControlPath=" in b" ".join(command)
-    ours = connection._create_control_path("h", 22, "u")
-    assert ours != SSHConnection._create_control_path("h", 22, "u")
-    other_key = connect("ct200", ansible_ssh_private_key_file="/dev/null")
-    assert ours != other_key._create_control_path("h", 22, "u")
+    return next(word for word in command if word.startswith(b"ControlPath="))
+
+
+def test_sessions_are_shared_with_the_same_login_alone_and_never_with_the_builtin_plugins() -> None:
+    core = SSHConnection._create_control_path(open_lab().address("pve1"), 22, "root").encode()
+    ours = shared_socket()
+    assert ours == shared_socket(proxmox_vmid=201)
+    assert core.removeprefix(b"%(directory)s/") not in ours
+    others = ({"ansible_ssh_private_key_file": "/dev/null"}, {"ansible_user": "ops"}, {"ansible_ssh_common_args": "-4"})
+    assert len({ours, *(shared_socket(**one) for one in others)}) == 4
 
 
 CONTENTS = {
