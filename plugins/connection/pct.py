@@ -318,12 +318,11 @@ class Connection(SSHConnection):
     @contextlib.contextmanager
     def _popen(self, remote: str, stdin: int | IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         """An ssh client whose pipes are ours; nothing of it is left when the block ends."""
-        pipe = subprocess.PIPE
+        # Before the slot, which is that of the login: host, user and port are read on the way.
+        ssh, pipe = self._ssh(remote), subprocess.PIPE
         with self._slot():
             self._log_in()
-            process: subprocess.Popen[bytes] = subprocess.Popen(
-                self._ssh(remote), stdin=stdin, stdout=pipe, stderr=pipe
-            )
+            process: subprocess.Popen[bytes] = subprocess.Popen(ssh, stdin=stdin, stdout=pipe, stderr=pipe)
             with ended(process):
                 yield process
 

@@ -229,6 +229,17 @@ def test_sessions_are_shared_with_the_same_login_alone_and_never_with_the_builti
     assert len({ours, *(shared_socket(**one) for one in others)}) == 4
 
 
+def test_commands_transfers_and_exchanges_of_a_login_count_together(tmp_path: Path) -> None:
+    (tmp_path / "source").touch()
+    cap = {"ansible_control_path_dir": str(tmp_path / "cp"), "proxmox_sessions": 1}
+    connect("ct200", **cap).exec_command("true")
+    connect("ct201", **cap).put_file(str(tmp_path / "source"), "/dev/null")
+    with connect("ct200", **cap).open_session(["/bin/true"], secrets.token_hex(8), None) as session:
+        session.process.wait()
+    assert len(list((tmp_path / "cp" / "trainops-sessions").iterdir())) == 1
+    connect("ct200", **cap).reset()
+
+
 CONTENTS = {
     "empty": b"",
     "-größe `id` 'q' 日本": bytes(range(256)) + b"\r\n",
