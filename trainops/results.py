@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
 
-_READING = ("check", "gpus")  # steps that change nothing
+_READING = ("check", "gpus", "state", "node", "survey")  # steps that change nothing
 _ENDINGS = ("runner_on_ok", "runner_on_failed", "runner_on_unreachable")
 
 

@@ -17,6 +17,10 @@ STEPS = {
     "trainops.proxmox.training_release": "release",
     "trainops.proxmox.gpu_idle": "gpus",
     "trainops.proxmox.gpu_info": "gpus",
+    "trainops.proxmox.container_info": "state",
+    "trainops.proxmox.container_push": "push",
+    "trainops.proxmox.node_info": "node",
+    "trainops.proxmox.training_survey": "survey",
 }
 
 _STEP_WIDTH = max(map(len, STEPS.values()))
