@@ -34,11 +34,10 @@ EXAMPLES = r"""
 import contextlib
 import functools
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible import constants as C
 from ansible.executor.stats import AggregateStats
-from ansible.executor.task_result import CallbackTaskResult
 from ansible.playbook.play import Play
 from ansible.playbook.task import Task
 from ansible.playbook.task_include import TaskInclude
@@ -46,6 +45,9 @@ from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import action_loader, connection_loader
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.spec import argument_spec
+
+if TYPE_CHECKING:
+    from ansible.executor.task_result import CallbackTaskResult  # not in an ansible-core that is too old to go on
 
 _EXPLAINING = ("ansible.builtin.assert", "ansible.builtin.fail", "ansible.builtin.validate_argument_spec")
 
