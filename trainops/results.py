@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
-
 _READING = ("check", "gpus", "state", "node", "survey")  # steps that change nothing
 _ENDINGS = ("runner_on_ok", "runner_on_failed", "runner_on_unreachable")
 
@@ -132,6 +130,9 @@ def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: s
 
 
 def _step(event: str, data: Mapping[str, Any]) -> StepResult:
+    # Not at the head of this file: with an ansible-core that is too old it cannot be imported, see trainops.core.
+    from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
+
     values = {key: value for key, value in (data.get("res") or {}).items() if not key.startswith("_ansible_")}
     values.pop("invocation", None)
     bad = event != "runner_on_ok"
@@ -150,6 +151,8 @@ def _step(event: str, data: Mapping[str, Any]) -> StepResult:
 
 
 def _step_name(data: Mapping[str, Any]) -> str:
+    from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
+
     action = str(data.get("resolved_action") or data.get("task_action") or "")
     return lines.step_word(action) or str(data.get("task", ""))
 
