@@ -77,6 +77,10 @@ class Lab:
         """How to reach the lab's Proxmox VE API. LabError when it serves none."""
         return pve.credentials(self.instance)
 
+    def cut_off(self, node: str) -> contextlib.AbstractContextManager[None]:
+        """Within the block the API answers for this node as it does for one that is down; the node itself stays up."""
+        return pve.cut_off(self.instance, node)
+
     def ssh_args(self, node: str, user: str = "root") -> list[str]:
         """The command line of ssh(1) up to and with the destination, no configuration of the user's read."""
         options = [part for item in keys.ssh_options(self.instance).items() for part in ("-o", "=".join(item))]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import secrets
@@ -12,7 +13,8 @@ import socket
 import subprocess
 import sys
 import uuid
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from . import cgroups
@@ -23,12 +25,21 @@ from .system import wait_for, write
 
 PORT = 8006
 _REPOSITORY = Path(__file__).parent.parent
-_SOURCES = ("pve.py", "pve_model.py", "pve_server.py")
+_SOURCES = ("pve.py", "pve_mended.py", "pve_model.py", "pve_server.py")
+
+#: What the tokens may, by path: the lab's own, and one that knows of two containers and of nothing else.
+GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "lab": {"/": ("Sys.Audit",), "/vms": ("VM.Audit", "VM.PowerMgmt")},
+    "narrow": {"/vms/200": ("VM.Audit",), "/vms/202": ("VM.Audit",)},
+}
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """How to reach the API. The token may see and start and stop every container, and see the nodes; no more."""
+    """How to reach the API. The token may see and start and stop every container, and see the nodes; no more.
+
+    `narrow_value` is the secret of the same user's token `narrow`, see GRANTS.
+    """
 
     url: str
     host: str
@@ -38,6 +49,12 @@ class Credentials:
     token_name: str
     token_value: str
     root_password: str
+    narrow_value: str = ""
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The tokens' secrets by their names."""
+        return {self.token_name: self.token_value, "narrow": self.narrow_value}
 
 
 def credentials(lab: Instance) -> Credentials:
@@ -48,6 +65,24 @@ def credentials(lab: Instance) -> Credentials:
         raise LabError(
             f"lab {lab.name} serves no API: install fakepve (a development dependency), then lab up"
         ) from exc
+
+
+def unreachable(lab: Instance) -> set[str]:
+    """The nodes that the API is to take for down although they are up."""
+    try:
+        return set((lab.api / "unreachable").read_text().split())
+    except FileNotFoundError:
+        return set()
+
+
+@contextlib.contextmanager
+def cut_off(lab: Instance, node: str) -> Iterator[None]:
+    """The API answers for this node as it does for one that is down."""
+    write(lab.api / "unreachable", f"{node}\n")
+    try:
+        yield
+    finally:
+        (lab.api / "unreachable").unlink()
 
 
 def available() -> bool:
@@ -83,7 +118,10 @@ def ensure(lab: Instance) -> bool:
 
 def _prepare(lab: Instance) -> None:
     place = lab.api / "credentials.json"
-    if not place.exists():
+    kept = credentials(lab) if place.exists() else None
+    if kept and not kept.narrow_value:  # of a lab that knew one token only
+        write(place, json.dumps(asdict(replace(kept, narrow_value=str(uuid.uuid4()))), indent=1) + "\n", 0o600)
+    if not kept:
         fresh = Credentials(
             url=f"https://{lab.api_address}:{PORT}",
             host=lab.api_address,
@@ -93,6 +131,7 @@ def _prepare(lab: Instance) -> None:
             token_name="lab",
             token_value=str(uuid.uuid4()),
             root_password=secrets.token_hex(8),
+            narrow_value=str(uuid.uuid4()),
         )
         write(place, json.dumps(asdict(fresh), indent=1) + "\n", 0o600)
 

@@ -294,7 +294,24 @@ def test_a_login_that_fails_gets_a_reason_and_no_body(lab: Lab, token: str | Non
 
 def test_a_token_may_no_more_than_it_and_its_user(lab: Lab) -> None:
     held = ask(lab, "/access/permissions")[1]
-    assert held == {"/vms": {"VM.Audit": 1, "VM.PowerMgmt": 1}, "/nodes": {"Sys.Audit": 1}}
+    assert held["/"] == held["/nodes"] == {"Sys.Audit": 1}
+    assert held["/vms"] == held["/vms/200"] == {"Sys.Audit": 1, "VM.Audit": 1, "VM.PowerMgmt": 1}
+    narrow = f"PVEAPIToken={lab.api.user}!narrow={lab.api.narrow_value}"
+    assert ask(lab, "/access/permissions", token=narrow)[1] == {
+        "/vms/200": {"VM.Audit": 1},
+        "/vms/202": {"VM.Audit": 1},
+    }
+    assert ask(lab, "/access/permissions?path=/vms/201", token=narrow)[1] == {"/vms/201": {}}
+    assert [row["vmid"] for row in ask(lab, "/cluster/resources?type=vm", token=narrow)[1]] == [200, 202]
+    assert ask(lab, "/cluster/status", token=narrow)[0] == 403
+
+
+def test_the_api_takes_a_node_for_down(lab: Lab) -> None:
+    with lab.cut_off("pve2"):
+        assert ask(lab, "/nodes/pve2/lxc/210/status/current") == (595, "No route to host")
+        rows = {row["vmid"]: row["status"] for row in ask(lab, "/cluster/resources?type=vm")[1]}
+        assert (rows[200], rows[210]) == ("running", "unknown")
+    assert ask(lab, "/nodes/pve2/lxc/210/status/current")[1]["status"] == "running"
 
 
 def test_the_nodes_show_the_certificate_that_is_served(lab: Lab) -> None:

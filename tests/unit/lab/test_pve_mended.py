@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.pve_server import wrong_booleans
+from lab.pve_mended import wrong_booleans
 
 DECLARED: dict[str, Any] = {"current": {"type": "boolean"}, "cores": {"type": "integer"}}
 
