@@ -11,6 +11,7 @@ import stat
 
 from .channel import WorkerError
 from .lock import Lock, held_by
+from .mounts import mount_points
 from .store import HOME, Store, live_release, lstat, project_names, together, tops
 
 TYPE_CHECKING = False
@@ -104,7 +105,7 @@ def _refuse_shared(store: Store, name: str) -> str:
 def _claimed(store: Store, plain: list[str]) -> list[str]:
     """Why plain names must not be adopted after all: something is mounted there, or another project shares them."""
     problems = []
-    mounts = _mount_points()
+    mounts = mount_points()
     real = os.path.realpath(f"/proc/self/fd/{store.root_fd}")
     for name in plain:
         inside = os.path.join(real, name)
@@ -126,18 +127,6 @@ def _claimed(store: Store, plain: list[str]) -> list[str]:
             if manifest["files"].get(name, {}).get("type") == "shared"
         ]
     return problems
-
-
-def _mount_points() -> list[str]:
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
-        fields = [line.split(" ")[4] for line in lines]
-    return [_unescape(field) for field in fields]
-
-
-def _unescape(field: str) -> str:
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        field = field.replace(code, char)
-    return field
 
 
 def root_lock(store: Store, who: str) -> Lock:
