@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_info
-short_description: Read the GPUs of a container and who holds them
+short_description: Read the GPUs of a container, or of a node, and who holds them
 version_added: 0.1.0
 author:
   - trainops contributors (@trainops)
@@ -22,6 +22,9 @@ description:
     has the device file open and mapped. Programs that only watch GPUs open the device files too, but map none.
   - CUDA opens every GPU that a process may see. A process that owns memory on one GPU counts on the others only
     during its first two minutes, one that owns no memory yet counts on all that it has opened.
+  - Over a connection to the node itself, such as C(ssh), every GPU of the node is listed, by one remote command that
+    needs C(sh) there and no Python, and that installs nothing. The login is root's, or that of a user who may run C(sh)
+    by C(sudo) without a password. Any other login gets what it may see, and RV(view_reason) says what is missing.
   - Each GPU gets a verdict, RV(gpus[].verdict), with reasons. What cannot be read with certainty is V(unknown),
     which is never treated as idle.
 extends_documentation_fragment:
@@ -37,6 +40,7 @@ notes:
   - One C(nvidia-smi) that hangs in the driver cannot even be killed. It is given up after O(nvidia_smi_timeout),
     the GPUs are V(unknown), and no other is started as long as it hangs.
   - With the connection V(local) the GPUs of the controller itself are read.
+  - On a node O(node_view) and O(python) mean nothing.
 seealso:
   - module: trainops.proxmox.gpu_idle
 """
@@ -49,6 +53,10 @@ EXAMPLES = r"""
 - name: Show who holds them
   ansible.builtin.debug:
     msg: "{{ found.table }}"
+
+- name: Read every GPU of a node, on a host that is the node itself
+  trainops.proxmox.gpu_info:
+  connection: ssh
 
 - name: Read them with a program that is on no PATH
   trainops.proxmox.gpu_info:
@@ -70,12 +78,12 @@ table:
   returned: success
   type: str
 gpus:
-  description: The GPUs of the container in the order of their indexes there.
+  description: The GPUs of the container, or of the node, in the order of their indexes there.
   returned: always
   type: list
   elements: dict
   contains:
-    index: {description: Its index in the container., type: int, sample: 3}
+    index: {description: Its index where it was asked., type: int, sample: 3}
     uuid: {description: "Its UUID, the same everywhere.", type: str}
     name: {description: The card., type: str, sample: NVIDIA H200}
     minor: {description: "The N of its device file C(/dev/nvidiaN).", type: int}
@@ -108,11 +116,14 @@ gpus:
         memory_mib: {description: "Memory that it owns on this GPU in MiB, null for none yet.", type: int}
         where:
           description: >-
-            V(here) in this container, V(other) in another one, V(node) on the node itself, V(unknown) when it is listed
-            and exists no longer.
+            V(here) in this container, V(other) in another one (in any, when the node was asked), V(node) on the node
+            itself, V(unknown) when it is listed and exists no longer.
           type: str
 view:
-  description: V(node) when no holder can have been missed, V(inside) when the verdicts are as seen from inside.
+  description:
+    - V(node) when no holder can have been missed, V(inside) when the verdicts are as seen from inside the container.
+    - V(partial) when the node was asked by a login that may not look at all processes there. Who owns memory is known
+      then too, and a job that has only opened a GPU is not.
   returned: always
   type: str
 view_reason:

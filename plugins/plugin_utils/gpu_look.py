@@ -10,11 +10,13 @@ import math
 import sys
 from typing import Any
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import on_node
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Request, exchange
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot, params, snapshot
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot, node_snapshot, params, snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_view import SCRIPT, parse_node_view
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.on_node import Runner
 
 # What a look costs besides nvidia-smi, on a node under load.
 _MARGIN_SECONDS = 60.0
@@ -49,6 +51,17 @@ def ask(connection: Any, options: dict[str, Any]) -> tuple[dict[str, Any], View 
     wanted = options["node_view"] and _in_container(connection)
     view = View(SCRIPT, options["nvidia_smi"], min(timeout, _NODE_SECONDS)) if wanted else None
     return params(options["nvidia_smi"], timeout), view
+
+
+def look_at_node(connection: Any, run: Runner, options: dict[str, Any]) -> Snapshot:
+    """One remote command on a node over its own connection: all its GPUs, and who holds them.
+
+    ``options`` are those of the doc fragment ``gpus``. Raises OptionError, and what :func:`on_node.ask` raises.
+    """
+    check_numbers(options)
+    timeout = float(options["nvidia_smi_timeout"])
+    text = on_node.ask(connection, run, on_node.Look(SCRIPT, options["nvidia_smi"], timeout, timeout + _MARGIN_SECONDS))
+    return node_snapshot(parse_node_view(text), timeout=timeout, memory_mib=options["memory_mib"])
 
 
 def check_numbers(options: dict[str, Any]) -> None:

@@ -15,6 +15,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.processes import 
 WIDTH = 80
 _LEAST_WIDTH = 50
 _GROUPS = 2
+_AS_SEEN = {"node": "", "inside": ", as seen from inside", "partial": ", as far as this login sees"}
+_NOTES = {"inside": "As seen from inside the container", "partial": "As far as this login sees"}
 _HOLDERS = 3
 
 
@@ -25,7 +27,7 @@ def summary(selection: Selection, view: str, chosen: Sequence[Gpu] = ()) -> str:
     """
     candidates = selection.candidates
     idle = [gpu for gpu in candidates if gpu.verdict == "idle"]
-    inside = "" if view == "node" else ", as seen from inside"
+    inside = _AS_SEEN[view]
     if selection.count is not None and chosen:
         return f"{_gpus(chosen)} of {len(candidates)} chosen, idle, {_memory(chosen)}, no holder{inside}"
     if len(idle) == len(candidates):
@@ -97,7 +99,7 @@ def table(snapshot: Snapshot, gpus: Sequence[Gpu], width: int = WIDTH) -> str:
         lines += [" " * 24 + cell for cell in others]
     notes = dict.fromkeys(gpu.reasons[0] for gpu in gpus if gpu.verdict == "unknown")
     if snapshot.view != "node":
-        notes[f"As seen from inside the container: {snapshot.view_reason}."] = None
+        notes[f"{_NOTES[snapshot.view]}: {snapshot.view_reason}."] = None
     return "\n".join([*(_cut(line, max(width, _LEAST_WIDTH)) for line in lines), *notes])
 
 

@@ -25,6 +25,12 @@ STARTING_SECONDS = 120
 UTILIZATION_PERCENT = 10
 
 
+_NO_TOOL = (
+    f"{nvidia_smi.ON_NODE}: there is no nvidia-smi on the PATH or where drivers put it: install the NVIDIA driver "
+    "there, or set option nvidia_smi to its path"
+)
+
+
 @dataclass(frozen=True)
 class Holder:
     """A process that holds a GPU: by ``memory`` (MiB) there, or None by having opened it."""
@@ -96,7 +102,11 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look. ``view`` is "node" when no holder can have been missed, else "inside", and ``view_reason`` says why."""
+    """One look.
+
+    ``view`` is "node" when no holder can have been missed. Otherwise ``view_reason`` says why it is "inside", what the
+    container alone sees, or "partial", what a login on the node sees that may not look at all processes there.
+    """
 
     gpus: tuple[Gpu, ...]
     view: str
@@ -140,6 +150,7 @@ class _Evidence:
     node_processes: Mapping[int, Process] = field(default_factory=dict)
     own_processes: Mapping[int, Process] = field(default_factory=dict)
     vmid: int | None = None
+    partly: str = "as seen from inside"
 
 
 def params(smi: str, timeout: float) -> dict[str, Any]:
@@ -157,7 +168,7 @@ def snapshot(
 ) -> Snapshot:
     """Join the worker's ``reading`` in container ``vmid`` with the ``view`` of its node (None: it was not asked)."""
     answers = [nvidia_smi.answer_of(raw) for raw in reading["answers"]]
-    inside = _side(answers[0], answers[1], "in the container", timeout, reading["version"])
+    inside = _side(answers[0], answers[1], nvidia_smi.IN_CONTAINER, timeout, reading["version"])
     node = _node_side(view, timeout, reading["version"])
     evidence = _Evidence(
         inside=inside,
@@ -179,6 +190,39 @@ def snapshot(
         driver_version=rows[0].driver_version if rows else None,
         seconds=max(inside.seconds, node.seconds),
         warnings=(*inside.warnings, *node.warnings, *_node_warnings(view, node)),
+    )
+
+
+def node_snapshot(view: NodeView, *, timeout: float = 30.0, memory_mib: int = MEMORY_MIB) -> Snapshot:
+    """All GPUs of a node, from its ``view`` alone."""
+    told = _node_side(view, timeout, view.version)
+    if not view.tool:
+        told = _Side(trouble=Trouble("not-found", _NO_TOOL))
+    rows = tuple(sorted(told.rows, key=lambda row: row.index))
+    minors = _minors(rows, view.minors, view.devices)
+    gpus = [Gpu(row.index, row.uuid, minors.get(row.uuid), row) for row in rows] or [
+        Gpu(index, None, minor, None) for index, minor in enumerate(view.devices)
+    ]
+    if not gpus and told.trouble is None:
+        told = replace(told, trouble=Trouble("no-devices", f"{nvidia_smi.ON_NODE}: nvidia-smi lists no GPU"))
+    # The node's rows stand for both places, its holders for themselves.
+    evidence = _Evidence(
+        inside=replace(told, apps=()),
+        node=told,
+        complete=view.complete,
+        why_not=view.reason,
+        memory_mib=memory_mib,
+        node_processes=view.processes,
+        partly="as far as this login sees",
+    )
+    return Snapshot(
+        gpus=tuple(_judged(_with_holders(gpu, evidence), evidence) for gpu in gpus),
+        view="node" if view.complete else "partial",
+        view_reason=view.reason,
+        trouble=told.trouble,
+        driver_version=rows[0].driver_version if rows else None,
+        seconds=told.seconds,
+        warnings=told.warnings,
     )
 
 
@@ -219,7 +263,7 @@ def _slow(place: str, seconds: float, rows: Iterable[GpuRow]) -> str:
 def _node_side(view: NodeView | None, timeout: float, version: str) -> _Side:
     if view is None or view.gpus is None or view.apps is None:
         return _Side()
-    return _side(view.gpus, view.apps, "on the node", timeout, version)
+    return _side(view.gpus, view.apps, nvidia_smi.ON_NODE, timeout, version)
 
 
 def _node_warnings(view: NodeView | None, node: _Side) -> list[str]:
@@ -335,7 +379,7 @@ def _verdict(gpu: Gpu, evidence: _Evidence) -> tuple[str, str | None, list[str]]
     # Without its minor number the open device files that the node sees cannot be told to be this GPU's.
     complete = evidence.complete and gpu.minor is not None
     why_not = evidence.why_not or "which device file is this GPU's could not be told"
-    seen = "as seen from the node" if complete else f"as seen from inside ({why_not})"
+    seen = "as seen from the node" if complete else f"{evidence.partly} ({why_not})"
     if evidence.inside.trouble:
         return "unknown", evidence.inside.trouble.code, [evidence.inside.trouble.text, _beside(gpu, evidence)]
     used = gpu.used

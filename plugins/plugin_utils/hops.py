@@ -100,7 +100,7 @@ def explain(vmid: int, login: Login, returncode: int | None, report: Report) -> 
         return Failure(
             refused.code,
             f"on node {login}: the login may not enter containers, {refused.sentence}: log in as root, or allow this "
-            f"user lxc-attach or pct with NOPASSWD in the node's sudoers. It said: {_last_line(report.text)}",
+            f"user lxc-attach or pct with NOPASSWD in the node's sudoers. It said: {last_line(report.text)}",
         )
     if "state" in report.facts:
         return _not_running(vmid, login, report, report.facts["state"])
@@ -110,7 +110,7 @@ def explain(vmid: int, login: Login, returncode: int | None, report: Report) -> 
         return _not_running(vmid, login, report, "doesn't exist")
     if re.search("not running|[Ff]ailed to get init pid", report.text):
         return _not_running(vmid, login, report, "STOPPED")
-    said = _last_line(report.text) or f"exit status {returncode}"
+    said = last_line(report.text) or f"exit status {returncode}"
     if "left" not in report.facts:
         return Failure(
             "connection-lost", f"controller -> node: the connection to {login} ended while the command ran: {said}"
@@ -135,7 +135,13 @@ def ending(report: Report) -> int | None:
     return int(left)
 
 
-def _last_line(text: str) -> str:
+def no_login(login: Login, text: str) -> Failure:
+    """Why a login on a node did not come about, from what ssh said."""
+    return _ssh(login, text)
+
+
+def last_line(text: str) -> str:
+    """The last line of what a program printed, as it may be shown."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return visible(lines[-1]) if lines else ""
 
@@ -153,7 +159,7 @@ def _missing(login: Login, tool: str) -> Failure:
 
 
 def _ssh(login: Login, text: str) -> Failure:
-    said = _last_line(text) or "nothing"
+    said = last_line(text) or "nothing"
     for known in _SSH:
         match = re.search(known.pattern, text)
         if match:

@@ -119,6 +119,8 @@ elif [ -n "$tool" ]; then
 fi
 printf '=== asked %s\n=== minors\n' "$up"
 grep -Hs '^Device Minor:' /proc/driver/nvidia/gpus/*/information
+echo '=== version'
+grep -hs '^NVRM' /proc/driver/nvidia/version
 walk='@WALK@'
 [ -n "$run" ] && $run sh -c "$walk" walk $listed </dev/null 2>/dev/null ||
   sh -c "$walk" walk $listed </dev/null 2>/dev/null
@@ -134,6 +136,7 @@ class NodeView:
 
     ``complete`` says that root looked at the open files of every process, so that no holder can be missing; otherwise
     ``reason`` says why not. ``minors`` maps PCI addresses to the N of /dev/nvidiaN, ``devices`` lists the N that exist.
+    ``version`` is the driver's own line about its kernel module.
     """
 
     complete: bool
@@ -144,6 +147,7 @@ class NodeView:
     minors: dict[str, int] = field(default_factory=dict)
     devices: tuple[int, ...] = ()
     processes: dict[int, Process] = field(default_factory=dict)
+    version: str = ""
 
 
 def parse_node_view(text: str) -> NodeView:
@@ -166,6 +170,7 @@ def parse_node_view(text: str) -> NodeView:
         minors=minors(dict(_prefixed(sections, "minors", r"/proc/driver/nvidia/gpus/([^/]+)/information"))),
         devices=devices,
         processes=_processes(sections, handles),
+        version="\n".join(sections.get("version", ("", []))[1]),
     )
 
 

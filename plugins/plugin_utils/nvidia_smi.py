@@ -17,6 +17,10 @@ from typing import Any
 
 SLOW_SECONDS = 5.0
 
+# Where an nvidia-smi was asked, for sentences.
+IN_CONTAINER = "in the container"
+ON_NODE = "on the node"
+
 # Field and the unit that the header must show. The only text that may hold a comma stands last.
 _GPU_COLUMNS = (
     ("index", ""),
@@ -101,11 +105,15 @@ class FormatError(Exception):
 
 @dataclass(frozen=True)
 class _Failure:
-    """A message of nvidia-smi and what it means at {place}; {said} is the group of the pattern."""
+    """A message of nvidia-smi and what it means at {place}; {said} is the group of the pattern.
+
+    ``node`` is the sentence for a node, where that has another cause or another fix.
+    """
 
     code: str
     pattern: str
     sentence: str
+    node: str = ""
 
 
 _FAILURES = (
@@ -114,6 +122,7 @@ _FAILURES = (
         r"(Failed to initialize NVML: Unknown Error)",
         "{place}: nvidia-smi says '{said}': the right to open the GPUs was lost (a systemctl daemon-reload on the "
         "node rewrites the device cgroup rules of running containers). Restart the container",
+        "{place}: nvidia-smi says '{said}': look at dmesg there, most likely the node needs a restart",
     ),
     _Failure(
         "version-mismatch",
@@ -125,17 +134,21 @@ _FAILURES = (
         "no-permission",
         r"(Insufficient Permissions)",
         "{place}: nvidia-smi may not open the GPUs ({said}): allow /dev/nvidia* in the container's configuration",
+        "{place}: nvidia-smi may not open the GPUs ({said}): log in as root, or make /dev/nvidia* readable",
     ),
     _Failure(
         "driver-not-loaded",
         r"(couldn't communicate with the NVIDIA driver|Driver Not Loaded)",
         "{place}: nvidia-smi {said}: load it on the node (modprobe nvidia) and pass /dev/nvidia* into the container",
+        "{place}: nvidia-smi {said}: load it there (modprobe nvidia)",
     ),
     _Failure(
         "no-devices",
         r"(No devices were found)",
         "{place}: nvidia-smi finds no GPU that it may open: pass /dev/nvidia0 …, /dev/nvidiactl and /dev/nvidia-uvm "
         "into the container and allow them there",
+        "{place}: nvidia-smi finds no GPU: is one built in, and bound to the NVIDIA driver (lspci -k)? One that is "
+        "passed to a virtual machine belongs to that machine",
     ),
     _Failure(
         "gpu-lost",
@@ -179,7 +192,8 @@ def _failure(answer: Answer, place: str, kernel_module: str) -> Trouble:
         match = re.search(failure.pattern, answer.text)
         if match:
             versions = _versions(answer.text, kernel_module)
-            return Trouble(failure.code, failure.sentence.format(place=place, said=match.group(1), versions=versions))
+            sentence = failure.node if failure.node and place == ON_NODE else failure.sentence
+            return Trouble(failure.code, sentence.format(place=place, said=match.group(1), versions=versions))
     if answer.exit in (126, 127):
         return Trouble("not-found", f"{place}: {answer.text.strip() or 'nvidia-smi was not found'}")
     first = next((line.strip() for line in answer.text.splitlines() if line.strip()), "no message")
