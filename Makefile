@@ -9,7 +9,7 @@ export LC_ALL := C.UTF-8
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile | while IFS=: read -r name text; do printf '%-10s%s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile | while IFS=: read -r name text; do printf '%-12s%s\n' "$$name" "$$text"; done
 
 .PHONY: venv
 venv: ## make .venv with the newest Python that runs (3.11 to 3.13), this repository as its collection
@@ -25,6 +25,10 @@ test: deps venv ## run everything: lint, molecule, then unit tests and journeys 
 	@$(MAKE) molecule
 	@python -m pytest $(PYTEST_ARGS)
 
+.PHONY: test-matrix
+test-matrix: deps ## run every test on the oldest and the newest ansible-core, each in an environment of its own
+	@"$$(tools/setup python)" tools/matrix.py $(PYTEST_ARGS)
+
 .PHONY: unit
 unit: venv ## run the unit tests (PYTEST_ARGS="-k name" passes options)
 	@python -m pytest tests/unit $(PYTEST_ARGS)
@@ -36,6 +40,10 @@ lint: venv ## run every static check; `make lint CHECKS="mypy yamllint"` runs so
 .PHONY: molecule
 molecule: deps venv ## run the molecule scenarios on the lab
 	@molecule test --all
+
+.PHONY: docs
+docs: venv ## make docs/reference anew from the plugins' and roles' own documentation
+	@python tools/docs.py
 
 .PHONY: lab
 lab: deps venv ## start the one-machine lab (or repair it)
