@@ -58,9 +58,19 @@ def look_at_node(connection: Any, run: Runner, options: dict[str, Any]) -> Snaps
 
     ``options`` are those of the doc fragment ``gpus``. Raises OptionError, and what :func:`on_node.ask` raises.
     """
+    return node_seen(on_node.ask(connection, run, node_look(SCRIPT, options)), options)
+
+
+def node_look(script: str, options: dict[str, Any]) -> on_node.Look:
+    """What a look at a node runs: ``script`` has the node view in it. Raises OptionError."""
     check_numbers(options)
     timeout = float(options["nvidia_smi_timeout"])
-    text = on_node.ask(connection, run, on_node.Look(SCRIPT, options["nvidia_smi"], timeout, timeout + _MARGIN_SECONDS))
+    return on_node.Look(script, options["nvidia_smi"], timeout, timeout + _MARGIN_SECONDS)
+
+
+def node_seen(text: str, options: dict[str, Any]) -> Snapshot:
+    """The GPUs that the answer to such a look shows."""
+    timeout = float(options["nvidia_smi_timeout"])
     return node_snapshot(parse_node_view(text), timeout=timeout, memory_mib=options["memory_mib"])
 
 

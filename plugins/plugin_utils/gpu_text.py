@@ -100,7 +100,7 @@ def table(snapshot: Snapshot, gpus: Sequence[Gpu], width: int = WIDTH) -> str:
     notes = dict.fromkeys(gpu.reasons[0] for gpu in gpus if gpu.verdict == "unknown")
     if snapshot.view != "node":
         notes[f"{_NOTES[snapshot.view]}: {snapshot.view_reason}."] = None
-    return "\n".join([*(_cut(line, max(width, _LEAST_WIDTH)) for line in lines), *notes])
+    return "\n".join([*(cut(line, max(width, _LEAST_WIDTH)) for line in lines), *notes])
 
 
 def _holder_cells(gpu: Gpu) -> list[str]:
@@ -127,7 +127,8 @@ def age(seconds: int) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 48 else f"{days} d {hours % 24} h"
 
 
-def _cut(line: str, width: int) -> str:
+def cut(line: str, width: int) -> str:
+    """``line``, or as much of it as has ``width`` columns."""
     return line if len(line) <= width else line[: width - 1] + "…"
 
 

@@ -115,7 +115,8 @@ def ask(connection: Any, run: Runner, look: Look) -> str:
         done = run(command_line(look, nonce), in_data=data)
     except AnsibleConnectionFailure as error:
         text = _OF_CORE.split(to_text(error.message))[-1]
-        raise AnsibleConnectionFailure(no_login(login_of(connection), text).message) from error
+        # Core would print the cause again behind our sentence.
+        raise AnsibleConnectionFailure(no_login(login_of(connection), text).message) from None
     answer, rest = read_answer(f"{done['stdout']}\n{done['stderr']}", nonce)
     if answer is not None:
         return answer
