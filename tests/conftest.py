@@ -12,5 +12,9 @@ from __future__ import annotations
 from ansible.plugins.loader import init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+from tests.artefacts import python_artefacts, tarball, wheel
+
+__all__ = ["python_artefacts", "tarball", "wheel"]  # fixtures: built once, whichever tests need them
+
 if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPED = ("bench", "lab", "plugins", "tests", "tools", "trainops")
+UNKNOWN_NAMES = ("--disallow-unknown-collection-refs",)  # no reference may lead to what is not there
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def checks(root: Path) -> dict[str, Sequence[str]]:
         "ansible-test": (python, "tools/sanity.py"),
         "ansible-lint": ("ansible-lint", "--nocolor", "-q"),
         "mypy": ("mypy", *typed_folders(root)),
+        "plugin docs": ("antsibull-docs", "lint-collection-docs", "--plugin-docs", *UNKNOWN_NAMES, "."),
         "yamllint": ("yamllint", "--strict", "."),
         "ruff check": ("ruff", "check", "--no-fix"),
         "ruff format": ("ruff", "format", "--check"),

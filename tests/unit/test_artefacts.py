@@ -2,61 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
 
-import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
+from tests.artefacts import BIN, ROOT, run
+
 INSIDE = "ansible_collections/trainops/proxmox/"
-SHIPPED = ("meta", "playbooks", "plugins", "roles")
+SHIPPED = ("docs", "meta", "playbooks", "plugins", "roles")
 DEVELOPMENT = ("bench", "examples", "extensions", "inventories", "lab", "tests", "tools", ".ci", ".venv", ".cache")
-
-
-def run(*argv: str | Path, env: dict[str, str] | None = None) -> str:
-    """Run a command in the repository and return its output; show all of it when it fails."""
-    done = subprocess.run(
-        list(map(str, argv)), cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def shipped_files() -> set[str]:
     """Return the collection's files in the checkout, relative to its root."""
     found = (path for name in SHIPPED for path in (ROOT / name).rglob("*") if path.is_file())
     return {str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts}
-
-
-@pytest.fixture(scope="module")
-def python_artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist and the wheel that is built from it."""
-    out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def wheel(python_artefacts: Path) -> Path:
-    """The wheel."""
-    (path,) = python_artefacts.glob("trainops-*.whl")
-    return path
-
-
-@pytest.fixture(scope="module")
-def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Galaxy tarball."""
-    out = tmp_path_factory.mktemp("galaxy")
-    run(BIN / "ansible-galaxy", "collection", "build", "--output-path", out)
-    (path,) = out.glob("trainops-proxmox-*.tar.gz")
-    return path
 
 
 def test_wheel_holds_the_package_and_the_whole_collection(wheel: Path) -> None:
