@@ -1,93 +1,29 @@
-"""The command ``trainops``: presents what the Python API returns."""
+"""The command ``trainops``: reads a command line and presents what the Python API returns."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import get_completion_class
 
 import trainops
-from trainops.errors import TrainopsError, WrongExtravars
-from trainops.results import Reason, Result
-
-EXIT_CODES = {
-    Reason.OK: 0,
-    Reason.FAILED: 1,
-    Reason.UNREACHABLE: 3,
-    Reason.DEADLINE: 4,
-    Reason.INCOMPLETE: 5,
-    Reason.CANCELED: 130,
-}
-USAGE_ERROR = 2
-_JSON = "--json"
-
-_EPILOG = """\b
-Exit status:
-  0  all is well
-  1  a host failed, or nothing could be done
-  2  the command line, a playbook or an inventory is wrong
-  3  a host could not be reached (and none failed)
-  4  not finished within --timeout
-  5  ansible-playbook ended without its account of what it did
-  130  canceled (Ctrl-C or SIGTERM)
-"""
+from trainops import starting
+from trainops.extravars import read_extravars
+from trainops.presenting import EPILOG, EXIT_CODES, JSON, errors_told, mistakes_told, present, print_json
+from trainops.report import report
+from trainops.results import Result
+from trainops.targets import FORM, looks_like_target
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-
-@dataclass(frozen=True)
-class Extravars:
-    """What the options ``-e`` named: files, and values that win over them."""
-
-    files: list[str] = field(default_factory=list)
-    values: dict[str, Any] = field(default_factory=dict)
-
-
-def read_extravars(texts: Sequence[str]) -> Extravars:
-    """Read ``@FILE``, a JSON or YAML mapping, or ``name=value`` words, as ansible-playbook's ``-e`` takes them.
-
-    Raises WrongExtravars.
-    """
-    import shlex
-
-    read = Extravars()
-    for text in texts:
-        if text.startswith("@"):
-            read.files.append(str(Path(text[1:]).expanduser()))
-        elif text.lstrip().startswith("{"):
-            read.values.update(_mapping(text))
-        else:
-            try:
-                words = shlex.split(text)
-            except ValueError as error:
-                raise WrongExtravars(f"-e {text!r}: {error}") from error
-            for word in words:
-                name, equals, value = word.partition("=")
-                if not equals:
-                    raise WrongExtravars(f"-e {text!r}: {word!r} is not NAME=VALUE (nor @FILE, nor a JSON mapping)")
-                read.values[name] = value
-    return read
-
-
-def _mapping(text: str) -> dict[str, Any]:
-    import yaml
-
-    try:
-        loaded = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise WrongExtravars(f"-e {text!r} is neither JSON nor YAML: {error}") from error
-    if not isinstance(loaded, dict):
-        raise WrongExtravars(f"-e {text!r} is no mapping")
-    return loaded
+_TARGET_HELP = f"TARGET is {FORM}."
+_PYTHON = click.option("--python", metavar="PATH", help="The interpreter that trains, a path in the container.")
+_NAME = click.option("--name", metavar="NAME", help="The project's name; by default that of its folder.")
+_AS_JSON = click.option(JSON, "as_json", is_flag=True, help="Print the result as JSON, the lines on standard error.")
 
 
 def _shared_options(function: Function) -> Function:
@@ -100,33 +36,18 @@ def _shared_options(function: Function) -> Function:
             help="Inventory instead of the one of ansible.cfg; may be repeated.",
         ),
         click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts, as in ansible-playbook."),
-        click.option("-C", "--check", is_flag=True, help="Show what would happen and change nothing."),
+        click.option("-C", "--check", "check_mode", is_flag=True, help="Show what would happen and change nothing."),
         click.option("-D", "--diff", is_flag=True, help="Show how text files change."),
         click.option(
             "-e", "--extra-vars", multiple=True, metavar="VARS", help="name=value, JSON, or @FILE; may be repeated."
         ),
         click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End it then."),
-        click.option(_JSON, "as_json", is_flag=True, help="Print the result as JSON, the lines on standard error."),
+        _AS_JSON,
         click.option("-v", "--verbose", count=True, help="More lines; -vv with results, -vvv with tracebacks."),
     )
     for option in reversed(options):
         function = option(function)
     return function
-
-
-@contextlib.contextmanager
-def _mistakes_told(as_json: bool) -> Iterator[None]:
-    """Whoever reads JSON reads it of a wrong command line too; click says it on standard error."""
-    try:
-        yield
-    except click.UsageError as error:
-        if as_json:
-            _print_mistake("usage", error.format_message())
-        raise
-
-
-def _print_mistake(reason: str, message: str) -> None:
-    print(json.dumps({"ok": False, "reason": reason, "message": message}, indent=2))
 
 
 class _Group(click.Group):
@@ -135,84 +56,159 @@ class _Group(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        as_json = _JSON in args
-        with _mistakes_told(as_json):
+        as_json = JSON in args
+        with mistakes_told(as_json):
             context = super().make_context(info_name, args, parent, **extra)
-        context.meta[_JSON] = as_json
+        context.meta[JSON] = as_json
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _mistakes_told(ctx.meta[_JSON]):
+        with mistakes_told(ctx.meta[JSON]):
             return super().invoke(ctx)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order in which one needs them
 
 
 @click.group(
-    cls=_Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Group, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(version("trainops"), "--version", prog_name="trainops")
 def main() -> None:
     """Check and release GPU training scripts in Proxmox VE LXC containers.
 
-    Run it in a folder with inventory.yml and ansible.cfg.
+    Begin with `trainops gpus root@NODE` and `trainops init root@NODE`; then `trainops deploy` in the folder that init
+    has prepared, or with everything on the line: `trainops deploy scripts root@10.1.2.6/200:/root`.
     """
 
 
-@main.command(epilog=_EPILOG)
+@main.command(epilog=EPILOG)
+@click.argument("target", metavar="TARGET")
+@click.option("--project", "projects", multiple=True, metavar="PATH", help="What to deploy [the current folder].")
+@click.option("--root", metavar="FOLDER", help="The folder in the container where it will appear.")
+@_PYTHON
+@click.option("--force", is_flag=True, help="Overwrite files that are there with other content.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End it then.")
+@_AS_JSON
+def init(target: str, projects: Sequence[str], as_json: bool, force: bool, **options: Any) -> None:
+    """Look at a node or container and prepare this folder for deploys.
+
+    TARGET is [USER@]ADDRESS[:PORT] for a list of the node's containers, with /VMID to go on. Nothing is changed there;
+    inventory.yml, ansible.cfg and deploy_training.yml are written here.
+    """
+    with errors_told(as_json):
+        found = starting.survey(target, projects, **options)
+        written = starting.write(found, Path.cwd(), force=force) if found.ready else []
+    if as_json:
+        print_json({**found.as_dict(), "written": written})
+    else:
+        print(report(found, written))
+    raise SystemExit(EXIT_CODES[found.reason])
+
+
+@main.command(epilog=EPILOG)
+@click.argument("what", nargs=-1, metavar="[PROJECT]... [TARGET]...")
+@_PYTHON
+@_NAME
 @_shared_options
-def deploy(**options: Any) -> None:
+def deploy(what: Sequence[str], **options: Any) -> None:
     """Check the scripts, make them live, and say who holds the GPUs.
 
-    Runs deploy_training.yml of the current folder, or the collection's playbook of that name.
+    Without arguments as the inventory of this folder says. PROJECT is a folder, or several folders and files.
     """
-    _present(trainops.deploy, options)
+    projects, targets = _told_apart(what)
+    _run(trainops.deploy, options, project=projects, target=targets)
 
 
-@main.command(epilog=_EPILOG)
+@main.command(epilog=EPILOG)
+@click.argument("what", nargs=-1, metavar="[PROJECT]... [TARGET]...")
+@click.option("--python", metavar="PATH", help="The interpreter: of this machine, or with TARGET of the container.")
 @_shared_options
-def rollback(**options: Any) -> None:
-    """Go back to the release that was live before.
+def check(what: Sequence[str], **options: Any) -> None:
+    """Check that the scripts compile and their imports resolve.
 
-    Runs rollback_training.yml of the current folder, or the collection's playbook of that name.
+    On this machine, where modules that only a container has are warnings; with TARGET by the container's own Python.
     """
-    _present(trainops.rollback, options)
+    projects, targets = _told_apart(what)
+    _run(trainops.check, options, project=projects, target=targets)
 
 
-def _present(operation: Callable[..., Result], options: dict[str, Any]) -> None:
-    """Run one operation of the API, print its lines as they come, and end with the status that fits."""
-    as_json = options["as_json"]
-    stream = sys.stderr if as_json else sys.stdout
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
-    try:
-        extravars = read_extravars(options["extra_vars"])
-        result = operation(
-            inventory=list(options["inventory"]) or None,
-            limit=options["limit"],
+@main.command(epilog=EPILOG)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@_shared_options
+def gpus(targets: Sequence[str], **options: Any) -> None:
+    """Show GPUs and who holds them, by container.
+
+    TARGET is [USER@]ADDRESS[:PORT] for all GPUs of a node, with /VMID for those of a container; without one, those of
+    the inventory's hosts. Nothing is installed anywhere.
+    """
+    _run(trainops.gpus, options, target=targets or None)
+
+
+@main.command(epilog=EPILOG)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--to", metavar="WHICH", help="An activation's number, a release id, or adopted [what was live before].")
+@_PYTHON
+@_NAME
+@_shared_options
+def rollback(targets: Sequence[str], **options: Any) -> None:
+    """Go back to the release that was live before."""
+    _run(trainops.rollback, options, target=targets or None)
+
+
+@main.command(epilog=EPILOG)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@_PYTHON
+@_NAME
+@_shared_options
+def eject(targets: Sequence[str], **options: Any) -> None:
+    """Turn the links in containers back into plain files.
+
+    The files of the live release stay where they are; everything of trainops goes, earlier releases too.
+    """
+    _run(trainops.eject, options, target=targets or None)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete this command.
+
+    For bash: trainops completion bash > ~/.local/share/bash-completion/completions/trainops
+    """
+    complete = get_completion_class(shell)
+    if complete is None:
+        raise click.UsageError(f"this click completes nothing in {shell}")
+    print(complete(main, {}, "trainops", "_TRAINOPS_COMPLETE").source())
+
+
+for _command in (deploy, rollback, eject):
+    _command.help = f"{_command.help}\n\n{_TARGET_HELP}"
+
+
+def _told_apart(words: Sequence[str]) -> tuple[list[str] | None, list[str] | None]:
+    """The projects and the targets among the words of a command line."""
+    targets = [word for word in words if looks_like_target(word) and not Path(word).exists()]
+    projects = [word for word in words if word not in targets]
+    return projects or None, targets or None
+
+
+def _run(operation: Callable[..., Result], options: dict[str, Any], **named: Any) -> None:
+    """Run one operation of the API with the options that all commands share, and present its result."""
+    as_json = options.pop("as_json")
+
+    def run(output: Callable[[str], None], color: bool) -> Result:
+        extravars = read_extravars(options.pop("extra_vars"))
+        return operation(
+            inventory=list(options.pop("inventory")) or None,
             extravars=extravars.values,
             extravars_files=extravars.files,
-            check=options["check"],
-            diff=options["diff"],
-            timeout=options["timeout"],
-            verbosity=options["verbose"],
-            color=stream.isatty(),
-            on_output=lambda text: print(text, file=stream, flush=True),
+            verbosity=options.pop("verbose"),
+            check=options.pop("check_mode"),
+            color=color,
+            on_output=output,
+            **options,
+            **named,
         )
-    except TrainopsError as error:
-        if as_json:
-            _print_mistake("usage", str(error))
-        print(f"trainops: {error}", file=sys.stderr)
-        sys.exit(USAGE_ERROR)
-    except KeyboardInterrupt:
-        if as_json:
-            _print_mistake(Reason.CANCELED, "canceled")
-        print("trainops: canceled", file=sys.stderr)
-        sys.exit(EXIT_CODES[Reason.CANCELED])
-    if as_json:
-        print(json.dumps(result.as_dict(), indent=2))
-    elif result.reason in (Reason.DEADLINE, Reason.INCOMPLETE):
-        print(f"trainops: {result.message}", file=sys.stderr)
-    sys.exit(EXIT_CODES[result.reason])
 
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    present(run, as_json)

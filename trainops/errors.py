@@ -29,3 +29,15 @@ class WrongExtravars(TrainopsError):
 
 class AnsibleMissing(TrainopsError):
     """The environment has no ansible-playbook that could run."""
+
+
+class WrongTarget(TrainopsError):
+    """A container or node that was named in a way that cannot be meant."""
+
+
+class ProjectNotFound(TrainopsError):
+    """What should be deployed is not there, or is nothing that could be."""
+
+
+class FileExists(TrainopsError):
+    """A file that would be written is there already, with other content."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trainops import processes
+from trainops.core import check_core
 from trainops.errors import (
     AnsibleMissing,
     FolderNotFound,
@@ -38,7 +39,7 @@ _PATIENCE_SECONDS = 5.0  # for ansible-playbook to end by itself once it has giv
 _MAX_RESULT_CHARACTERS = 64 * 1024 * 1024
 _NOT_FOUND = "could not be found"
 
-Inventory = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Inventory = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
 Output = Callable[[str], None]
 
 
@@ -49,6 +50,7 @@ class _Order:
     playbook: str
     cwd: Path
     arguments: list[str]
+    inventory: str | None  # one that is given as values, as JSON; it travels as a private file
     extravars: str
     timeout: float | None
     canceled: Callable[[], bool]
@@ -76,8 +78,9 @@ def run_playbook(
 
     ``name`` is a file (``site.yml``), a playbook of a collection (``trainops.proxmox.deploy_training``) or a bare name
     (``deploy_training``): the file ``deploy_training.yml`` of ``cwd`` if there is one, otherwise this collection's.
-    ``inventory`` is a path, several, or hosts with commas; None means the one of ``ansible.cfg``. ``extravars`` win
-    over ``extravars_files``; they travel in a private file, never on a command line. ``timeout`` is in seconds.
+    ``inventory`` is a path, several, hosts with commas, or groups as values, as a YAML inventory has them; None means
+    the one of ``ansible.cfg``. ``extravars`` win over ``extravars_files``; they and an inventory of values travel in
+    private files, never on a command line. ``timeout`` is in seconds.
     Setting ``cancel`` ends the run. ``on_output`` gets each printed line as it comes, from a thread of its own: taking
     its time delays only the return. Questions on the terminal (vault or login passwords) cannot be answered.
 
@@ -90,16 +93,18 @@ def run_playbook(
     KeyboardInterrupt passes through.
     """
     folder = _folder(cwd)
+    check_core()
     order = _Order(
         playbook=find_playbook(os.fspath(name), folder),
         cwd=folder,
         arguments=[
-            *(f"--inventory={source}" for source in _inventories(inventory, folder)),
+            *([] if isinstance(inventory, Mapping) else _inventories(inventory, folder)),
             *([] if limit is None else [f"--limit={_limited(limit, folder)}"]),
             *_arguments(check, diff, verbosity),
             *(f"--extra-vars=@{_existing(path, folder)}" for path in extravars_files),
         ],
-        extravars=_json(extravars or {}),
+        inventory=_json(inventory, "inventory") if isinstance(inventory, Mapping) else None,
+        extravars=_json(_named(extravars or {}), "extravars"),
         timeout=_seconds(timeout),
         canceled=cancel.is_set if cancel else lambda: False,
         environment=_environment(color),
@@ -143,7 +148,7 @@ def _own_playbooks() -> list[str]:
     return sorted(name.removesuffix(".yml") for name in names if name.endswith(".yml"))
 
 
-def _inventories(inventory: Inventory | None, cwd: Path) -> list[str]:
+def _inventories(inventory: str | os.PathLike[str] | Sequence[Any] | None, cwd: Path) -> list[str]:
     if inventory is None:
         return []
     sources = [inventory] if isinstance(inventory, str | os.PathLike) else list(inventory)
@@ -156,7 +161,7 @@ def _inventories(inventory: Inventory | None, cwd: Path) -> list[str]:
         if "," not in source and not (cwd / source).exists():
             raise InventoryNotFound(f"there is no inventory {cwd / source}")
         found.append(source if "," in source else str(cwd / source))
-    return found
+    return [f"--inventory={source}" for source in found]
 
 
 def _folder(cwd: str | os.PathLike[str] | None) -> Path:
@@ -208,14 +213,18 @@ def _arguments(check: bool, diff: bool, verbosity: int) -> list[str]:
     ]
 
 
-def _json(extravars: Mapping[str, Any]) -> str:
+def _named(extravars: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in extravars:
         if not str(name).isidentifier():
             raise WrongExtravars(f"{name!r} is no name for a variable: letters, digits and underscores, no digit first")
+    return extravars
+
+
+def _json(values: Mapping[str, Any], what: str) -> str:
     try:
-        return json.dumps(dict(extravars))
+        return json.dumps(dict(values))
     except (TypeError, ValueError) as error:
-        raise WrongExtravars(f"extravars must be JSON values (texts, numbers, lists, dicts): {error}") from error
+        raise WrongExtravars(f"{what} must be JSON values (texts, numbers, lists, dicts): {error}") from error
 
 
 def _environment(color: bool) -> dict[str, str]:
@@ -355,12 +364,18 @@ def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:
     _write(folder / "env" / "extravars", order.extravars)
     # As a file, since ansible-runner takes no settings from its caller where the folder has none.
     _write(folder / "env" / "settings", json.dumps({"pexpect_timeout": _POLL_SECONDS, "suppress_output_file": True}))
+    arguments = list(order.arguments)
+    environment = {**order.environment, processes.MARK: order.mark}
+    if order.inventory is not None:
+        _write(folder / "hosts.json", order.inventory)
+        arguments.append(f"--inventory={folder / 'hosts.json'}")
+        environment["ANSIBLE_INVENTORY_ENABLED"] = "yaml"  # whatever a folder's ansible.cfg enables for its own
     config = RunnerConfig(
         private_data_dir=str(folder),
         project_dir=str(order.cwd),
         playbook=order.playbook,
-        cmdline=shlex.join(order.arguments) or None,
-        envvars={**order.environment, processes.MARK: order.mark},
+        cmdline=shlex.join(arguments) or None,
+        envvars=environment,
         quiet=True,
     )
     config.prepare()

@@ -49,6 +49,7 @@ class ActionModule(NamedStep):
             "left_out": left_out_modules(project.ignored),
             "pythonpath": options["pythonpath"],
             "optional": options["optional_modules"],
+            "missing": options["missing_modules"],
         }
         question, view = ask(self._connection, options) if options["gpus"] else (None, None)
         reply = exchange(

@@ -65,6 +65,13 @@ options:
     type: list
     elements: str
     default: []
+  missing_modules:
+    description:
+      - What a module is that the interpreter cannot find and that is not among O(optional_modules).
+      - V(warning) is for a check by another interpreter than the one that will run the project.
+    type: str
+    choices: [error, warning]
+    default: error
   timeout:
     description: Seconds after which the check is given up.
     type: float

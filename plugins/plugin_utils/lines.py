@@ -35,6 +35,15 @@ _WRAPPINGS = (
 )
 
 
+def size(count: int) -> str:
+    """Bytes as people read them, in powers of ten."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            amount = count / factor
+            return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
+    return f"{count} B"
+
+
 def step_word(action: str | None) -> str | None:
     """The word for a step of ours, None for any other module; ``action`` is its fully qualified name."""
     return STEPS.get(action or "")

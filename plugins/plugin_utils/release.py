@@ -16,6 +16,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store imp
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_secret
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, Project, read_bytes
 
 _ACTIONS = ("added", "changed", "removed")
@@ -163,15 +164,6 @@ def message(result: Mapping[str, Any]) -> str:
         if count > _LISTED:
             lines.append(f"{what}: … and {count - _LISTED} more")
     return "\n".join(lines)
-
-
-def size(count: int) -> str:
-    """Bytes as people read them, in powers of ten."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= factor:
-            amount = count / factor
-            return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
-    return f"{count} B"
 
 
 def diff(

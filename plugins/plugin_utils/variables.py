@@ -20,6 +20,8 @@ OWN = "training_own_variables"
 _OTHERS = {
     "training_hosts",
     "training_check",
+    "training_check_here",
+    "training_check_python",
     "training_release",
     "training_gpus_found",
     "training_command",

@@ -25,7 +25,7 @@ from .store import HOME, live_release
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from .channel import Channel
@@ -189,8 +189,22 @@ def _imports(
     inside, outside = search_folders(params.get("pythonpath") or [], root)
     released = os.path.join(os.path.realpath(root), HOME, "") if root else None
     found = import_problems(by_path, tree, Outside(outside, released), inside, params.get("optional") or [])
+    if params.get("missing") == WARNING:
+        return list(_played_down(found))
     nowhere = sorted({one["module"] for one in found if "module" in one})
     return _explain_missing(found, nowhere, params) if nowhere else found
+
+
+def _played_down(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Where another machine than this one will run the project, a module that is missing here is told once."""
+    told = set()
+    for one in found:
+        if "module" not in one or one["message"]:  # a file of the project has nearly this name: that is no other module
+            yield one if "module" not in one else dict(one, message=f"there is no {one['module']}{one['message']}")
+        elif one["module"] not in told:
+            told.add(one["module"])
+            text = f"{sys.executable} has no {one['module']}, so whether it is where this runs was not looked at"
+            yield dict(one, severity=WARNING, message=text)
 
 
 def search_folders(pythonpath: list[str], root: str | None) -> tuple[list[str], list[str]]:

@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.unit.trainops.folders import user_folder
-from trainops.cli import Extravars, main, read_extravars
+from trainops.cli import main
 from trainops.errors import WrongExtravars
+from trainops.extravars import Extravars, read_extravars
 
 SAY = "- {name: Say, ansible.builtin.debug: {msg: 'hello {{ who | default(inventory_hostname) }}'}}"
 
@@ -55,7 +56,8 @@ def test_json_is_all_of_standard_output(tmp_path: Path) -> None:
         (["deploy", "--json", "-i", "gone.yml"], "there is no inventory"),
         (["deploy", "--json", "-e", "oops"], "'oops' is not NAME=VALUE"),
         (["deploy", "--json", "-l", ""], "names no host"),
-        (["deploy", "--json", "more"], "unexpected extra argument"),
+        (["deploy", "--json", "more"], "name the project's folder or files"),
+        (["rollback", "--json", "more"], "names no container"),
         (["nope", "--json"], "No such command"),
         (["--nope", "deploy", "--json"], "No such option"),
     ],

@@ -241,7 +241,7 @@ def test_a_run_that_is_done_is_never_called_unfinished(
 
 
 def test_a_run_whose_processes_have_ended_is_not_ended_again(tmp_path: Path) -> None:
-    order = _Order("x.yml", tmp_path, [], "{}", None, lambda: True, {})
+    order = _Order("x.yml", tmp_path, [], None, "{}", None, lambda: True, {})
     watch = _Watch(order, lambda: False)
     assert not watch()
     assert (watch.aborted, watch.ended) == (None, False)
@@ -249,7 +249,7 @@ def test_a_run_whose_processes_have_ended_is_not_ended_again(tmp_path: Path) -> 
 
 def test_ansible_runner_takes_the_settings(tmp_path: Path) -> None:
     """It drops those that are given as an argument, and then looks for the end of a run every five seconds only."""
-    order = _Order(str(tmp_path / "x.yml"), tmp_path, [], "{}", None, lambda: False, {})
+    order = _Order(str(tmp_path / "x.yml"), tmp_path, [], None, "{}", None, lambda: False, {})
     private = tmp_path / "private"
     private.mkdir()
     config = _runner(order, private, _Events(None), _Watch(order, lambda: False)).config
@@ -361,3 +361,16 @@ def test_no_ansible_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_name_means_the_users_own_playbook_first(tmp_path: Path, name: str, expected: str) -> None:
     (tmp_path / "deploy_training.yml").write_text("[]")
     assert os.path.normpath(find_playbook(name, tmp_path)) == expected.format(cwd=tmp_path)
+
+
+def test_an_inventory_of_values_is_a_private_file_and_wins(tmp_path: Path) -> None:
+    folder = user_folder(tmp_path, "- {name: Say, ansible.builtin.debug: {msg: '{{ word }} {{ group_names }}'}}")
+    values = {"some": {"hosts": {"three": {"word": "ünï"}}, "vars": {"ansible_connection": "local"}}}
+    result = run_playbook("deploy_training", inventory=values, cwd=folder)
+    assert list(result.hosts) == ["three"]
+    assert result.hosts["three"].steps[0].summary == "ünï ['some']"
+
+
+def test_an_inventory_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongExtravars, match="inventory must be JSON values"):
+        run_playbook("deploy_training", inventory={"all": {"hosts": {1, 2}}}, cwd=user_folder(tmp_path, ""))

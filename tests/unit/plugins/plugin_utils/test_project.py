@@ -95,11 +95,13 @@ def test_the_name_comes_from_the_folder_even_when_it_is_not_here(tmp_path: Path,
         (["a", {"src": "b", "dest": "x.py"}], "clash: x.py would be file and folder"),
         (["a", {"src": "b/z.py", "dest": "x.py"}], "clash: both would be x.py"),
         ("only_left_out", "there is no file to release (1 left out, e.g. ansible.cfg: Ansible's settings)"),
+        ("empty", "there is no file to release: correct it or option exclude"),
         ("a b", "cannot be a project's name: set option name"),
     ],
 )
 def test_what_cannot_be_a_project(tmp_path: Path, spec: Any, words: str) -> None:
     write(tmp_path, {"a/x.py": "1", "b/z.py": "3", "only_left_out/ansible.cfg": "", "a b/x": "1"})
+    (tmp_path / "empty").mkdir()
     with pytest.raises(OptionError) as refused:
         read(spec, tmp_path)
     assert words in str(refused.value)

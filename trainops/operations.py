@@ -1,0 +1,152 @@
+"""What the command's words do, as functions: each runs one ordinary playbook and returns its result."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainops.errors import ProjectNotFound, WrongOption
+from trainops.results import Result
+from trainops.runner import run_playbook
+from trainops.targets import FORM, Target, containers, nodes, read_target
+
+Texts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def deploy(
+    project: Texts | None = None,
+    target: Texts | None = None,
+    *,
+    python: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Result:
+    """Check a project, make it live in containers and look at their GPUs.
+
+    Without arguments: what the inventory of the current folder says. ``project`` is a folder or several folders and
+    files, instead of the inventory's ``training_project``; ``target`` one or several ``root@10.1.2.6/200:/root``,
+    instead of its hosts, and then ``project`` is the current folder unless it is given. ``python`` is the interpreter
+    in the container, ``name`` the project's name there. ``options`` are those of run_playbook.
+
+    Raises ProjectNotFound, WrongTarget, and what run_playbook raises.
+    """
+    given = {"training_python": python, "training_name": name}
+    return run_playbook("deploy_training", **_ordered(project, target, given, options, need_root=True))
+
+
+def check(
+    project: Texts | None = None, target: Texts | None = None, *, python: str | None = None, **options: Any
+) -> Result:
+    """Check that the sources compile and their imports resolve: on this machine, or by a container's own Python.
+
+    Without ``target`` no container is reached: ``python`` is then an interpreter of this machine. Modules that it does
+    not have are warnings, unless it was named here. Without an ansible.cfg in the current folder no inventory is needed
+    either. Arguments and errors as those of :func:`deploy`.
+    """
+    given: dict[str, Any]
+    if target is None:
+        given = {"training_check_python": python and _command(python, _cwd(options))}
+        if options.get("inventory") is None and not (_cwd(options) / "ansible.cfg").exists():
+            project = "." if project is None else project
+            options["inventory"] = {"training": {"hosts": {"localhost": {}}}}
+    else:
+        given = {"training_python": python, "training_check_here": False}
+    return run_playbook("check_training", **_ordered(project, target, given, options, need_root=False))
+
+
+def rollback(
+    target: Texts | None = None,
+    *,
+    to: str | int | None = None,
+    python: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Result:
+    """Go back to the release that was live before, or ``to`` an activation, a release id, or ``adopted``.
+
+    Arguments, options and errors as those of :func:`deploy`.
+    """
+    given = {"training_rollback_to": None if to is None else str(to), "training_python": python, "training_name": name}
+    return run_playbook("rollback_training", **_ordered((), target, given, options, need_root=True))
+
+
+def eject(target: Texts | None = None, *, python: str | None = None, name: str | None = None, **options: Any) -> Result:
+    """Turn a project's links in containers back into plain files and leave nothing of trainops there.
+
+    Arguments, options and errors as those of :func:`deploy`.
+    """
+    given = {"training_python": python, "training_name": name}
+    return run_playbook("eject_training", **_ordered((), target, given, options, need_root=True))
+
+
+def gpus(target: Texts | None = None, **options: Any) -> Result:
+    """Look at GPUs and at who holds them: of nodes (``root@10.1.2.6``), of containers, or of the inventory's hosts.
+
+    On a node nothing is needed but nvidia-smi. Raises WrongTarget, and what run_playbook raises.
+    """
+    targets = [read_target(text) for text in _texts(target)]
+    if not targets:
+        return run_playbook("gpu_status", **options)
+    _alone(options)
+    bare = [one for one in targets if one.vmid is None]
+    inside = [one for one in targets if one.vmid is not None]
+    groups = {**nodes(bare), **(containers(inside, {}, need_root=False) if inside else {})}
+    hosts = [group for group in ("nodes", "training") if groups[group]["hosts"]] if inside else ["nodes"]
+    extravars = {"training_hosts": hosts, **(options.pop("extravars", None) or {})}
+    return run_playbook("gpu_status", inventory=groups, extravars=extravars, **options)
+
+
+def _ordered(
+    project: Texts | None, target: Texts | None, given: Mapping[str, Any], options: dict[str, Any], *, need_root: bool
+) -> dict[str, Any]:
+    """The options of run_playbook that say what was said: as an inventory of its own, or beside the folder's.
+
+    ``project`` may be empty, where none is needed; None means that none was named.
+    """
+    projects = [existing(path, _cwd(options)) for path in _texts(project)]
+    targets: list[Target] = [read_target(text) for text in _texts(target)]
+    values = {name: value for name, value in given.items() if value is not None}
+    if projects:
+        values["training_project"] = projects if len(projects) > 1 else projects[0]
+    if not targets:
+        return {**options, "extravars": {**values, **(options.get("extravars") or {})}}
+    _alone(options)
+    if project is None:
+        values["training_project"] = existing(".", _cwd(options))
+    return {**options, "inventory": containers(targets, values, need_root=need_root)}
+
+
+def _alone(options: Mapping[str, Any]) -> None:
+    if options.get("inventory") is not None:
+        raise WrongOption("a target and an inventory both say where: give one of them")
+
+
+def _texts(value: Texts | None) -> list[str]:
+    if value is None:
+        return []
+    return [os.fspath(value)] if isinstance(value, str | os.PathLike) else [os.fspath(one) for one in value]
+
+
+def _cwd(options: Mapping[str, Any]) -> Path:
+    return Path(options.get("cwd") or ".").absolute()
+
+
+def _command(python: str, cwd: Path) -> str:
+    """An interpreter of this machine, as a path: what a shell would start by that name."""
+    found = shutil.which(python) if os.sep not in python else os.path.join(cwd, Path(python).expanduser())
+    if not found or not os.access(found, os.X_OK):
+        raise WrongOption(f"there is no interpreter {found or python} on this machine: name one with --python")
+    return os.path.normpath(found)
+
+
+def existing(path: str, cwd: Path) -> str:
+    """A project's folder or file as an absolute path. Raises ProjectNotFound."""
+    full = os.path.normpath(cwd / Path(path).expanduser())
+    if "{{" in full or "{%" in full:
+        raise ProjectNotFound(f"{full}: Ansible would take the braces in this path for a template: name it otherwise")
+    if not os.path.exists(full):
+        raise ProjectNotFound(f"there is no {full}: name the project's folder or files (a container is written {FORM})")
+    return full

@@ -1,0 +1,98 @@
+"""How the command presents results: lines or JSON on standard output, mistakes on standard error, an exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import click
+
+from trainops.errors import TrainopsError
+from trainops.results import Reason, Result
+
+EXIT_CODES = {
+    Reason.OK: 0,
+    Reason.FAILED: 1,
+    Reason.UNREACHABLE: 3,
+    Reason.DEADLINE: 4,
+    Reason.INCOMPLETE: 5,
+    Reason.CANCELED: 130,
+}
+USAGE_ERROR = 2
+JSON = "--json"
+
+EPILOG = """\b
+Exit status:
+  0  all is well
+  1  a host failed, or nothing could be done
+  2  the command line, a playbook or an inventory is wrong
+  3  a host could not be reached (and none failed)
+  4  not finished within --timeout
+  5  ansible-playbook ended without its account of what it did
+  130  canceled (Ctrl-C or SIGTERM)
+"""
+
+Output = Callable[[str], None]
+
+
+def print_json(values: dict[str, Any]) -> None:
+    """Print one result, and nothing else goes to standard output."""
+    print(json.dumps(values, indent=2))
+
+
+@contextlib.contextmanager
+def mistakes_told(as_json: bool) -> Iterator[None]:
+    """Whoever reads JSON reads it of a wrong command line too; click says it on standard error."""
+    try:
+        yield
+    except click.UsageError as error:
+        if as_json:
+            _print_mistake("usage", error.format_message())
+        raise
+
+
+def _print_mistake(reason: str, message: str) -> None:
+    print_json({"ok": False, "reason": reason, "message": message})
+
+
+@contextlib.contextmanager
+def errors_told(as_json: bool) -> Iterator[None]:
+    """A mistake in what was given ends with status 2 and its sentence, an interrupt or SIGTERM with 130."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    try:
+        yield
+    except TrainopsError as error:
+        if as_json:
+            _print_mistake("usage", str(error))
+        print(f"trainops: {error}", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    except KeyboardInterrupt:
+        if as_json:
+            _print_mistake(Reason.CANCELED, "canceled")
+        print("trainops: canceled", file=sys.stderr)
+        sys.exit(EXIT_CODES[Reason.CANCELED])
+
+
+def present(operation: Callable[[Output, bool], Result], as_json: bool) -> None:
+    """Run one operation, print its lines as they come, and end with the status that fits.
+
+    ``operation`` gets where its lines go, and whether they may be coloured.
+    """
+    stream = sys.stderr if as_json else sys.stdout
+    with errors_told(as_json):
+        result = operation(lambda text: print(text, file=stream, flush=True), stream.isatty())
+    if as_json:
+        print_json(result.as_dict())
+    elif result.reason in (Reason.DEADLINE, Reason.INCOMPLETE):
+        print(f"trainops: {result.message}", file=sys.stderr)
+    sys.exit(EXIT_CODES[result.reason])
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,204 @@
+"""What ``trainops init`` does: look at a node and a container, and write the three files of a user's folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trainops.errors import FileExists, ProjectNotFound
+from trainops.operations import existing
+from trainops.results import Reason, Result
+from trainops.runner import run_playbook
+from trainops.targets import Target, containers, nodes, read_target
+
+_HEAD = """\
+# Which containers, on which nodes, and what goes where. Written by trainops init, yours to edit: add hosts, and see
+# ansible-doc -t role -l trainops.proxmox for all variables.
+"""
+_CONFIG = """\
+[defaults]
+inventory = inventory.yml
+stdout_callback = trainops.proxmox.summary
+"""
+_PLAYBOOK = """\
+---
+- name: Deploy
+  ansible.builtin.import_playbook: trainops.proxmox.deploy_training
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a survey found, as values; those of steps that did not run are None.
+
+    ``node``, ``survey`` and ``release`` are the results of the modules node_info, training_survey and training_release
+    (in check mode). ``message`` says what went wrong, ``project`` is what ``training_project`` will be.
+    """
+
+    target: Target
+    project: str | list[str]
+    reason: Reason
+    message: str
+    node: dict[str, Any] | None
+    survey: dict[str, Any] | None
+    release: dict[str, Any] | None
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough is known to write the files."""
+        return self.reason is Reason.OK and self.survey is not None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return {**asdict(self), "ok": self.reason is Reason.OK}
+
+
+def survey(
+    target: str,
+    projects: Sequence[str] = (),
+    *,
+    root: str | None = None,
+    python: str | None = None,
+    timeout: float | None = None,
+) -> Found:
+    """Look at a node and, when ``target`` names one, at a container; nothing is changed anywhere.
+
+    ``projects`` are the folders and files that will be deployed, by default the current folder. Raises WrongTarget,
+    ProjectNotFound, and what run_playbook raises.
+    """
+    wanted = read_target(target)
+    if wanted.root and root and wanted.root != os.path.normpath(root):
+        raise ProjectNotFound(f"{target!r} and --root {root} name two folders: give one of them")
+    cwd = Path.cwd()
+    paths = [existing(path, cwd) for path in projects or ["."]]
+    values = {
+        "training_project": paths if len(paths) > 1 else paths[0],
+        "training_root": wanted.root or root,
+        "training_python": python,
+    }
+    groups = nodes([wanted])
+    if wanted.vmid is not None:
+        groups |= containers([wanted], {name: value for name, value in values.items() if value}, need_root=False)
+    result = run_playbook("survey_training", inventory=groups, timeout=timeout)
+    short = [_near(path, cwd) for path in paths]
+    return Found(
+        target=wanted,
+        project=short if len(short) > 1 else short[0],
+        reason=result.reason,
+        message=result.message,
+        node=_values(result, "node"),
+        survey=_values(result, "survey"),
+        release=_values(result, "release"),
+    )
+
+
+def _near(path: str, cwd: Path) -> str:
+    """As a person would write it: relative where it is below the current folder."""
+    relative = os.path.relpath(path, cwd)
+    return path if relative.startswith("..") else relative
+
+
+def _values(result: Result, step: str) -> dict[str, Any] | None:
+    found = [one.step(step) for one in result.hosts.values()]
+    good = [one.values for one in found if one and not one.failed and not one.unreachable]
+    return good[0] if good else None
+
+
+def files(found: Found) -> dict[str, str]:
+    """The three files by name: inventory.yml, ansible.cfg and deploy_training.yml."""
+    return {"inventory.yml": inventory(found), "ansible.cfg": _CONFIG, "deploy_training.yml": _PLAYBOOK}
+
+
+def inventory(found: Found) -> str:
+    """The text of inventory.yml, with what was found as comments."""
+    target, seen = found.target, found.survey or {}
+    node = (found.node or {}).get("node")
+    host = [
+        f"      ansible_host: {_scalar(target.address)}" + (f" # the node ({node}), not the container" if node else ""),
+        f"      ansible_user: {_scalar(target.user)}" if target.user else "",
+        f"      ansible_port: {target.port}" if target.port else "",
+        f"      proxmox_vmid: {target.vmid}",
+    ]
+    values = [
+        "    ansible_connection: trainops.proxmox.pct",
+        *_project(found.project),
+        f"    training_root: {_scalar(seen.get('root') or target.root or '/root')}",
+        *_python(seen),
+        *_big(seen),
+    ]
+    lines = ["---", "training:", "  hosts:", f"    ct{target.vmid}:", *host, "  vars:", *values]
+    return _HEAD + "\n".join(line for line in lines if line) + "\n"
+
+
+def _scalar(value: Any) -> str:
+    """A value as YAML writes it on one line."""
+    import yaml
+
+    return yaml.safe_dump(value, allow_unicode=True, width=10_000).removesuffix("\n").removesuffix("\n...")
+
+
+def _project(project: str | list[str]) -> list[str]:
+    if isinstance(project, str):
+        return [f"    training_project: {_scalar(project)}"]
+    return ["    training_project:", *(f"      - {_scalar(path)}" for path in project)]
+
+
+def _python(seen: dict[str, Any]) -> list[str]:
+    path = seen.get("python")
+    if not path:
+        return ["    # No Python was found in the container: install one, and name it here.", "    # training_python:"]
+    said: dict[str, Any] = next((one for one in seen.get("pythons") or [] if one["path"] == path), {})
+    has = ", ".join([str(said.get("version", "")), *([f"torch {said['torch']}"] if said.get("torch") else [])])
+    return [f"    training_python: {_scalar(path)} # {has}"]
+
+
+def _big(seen: dict[str, Any]) -> list[str]:
+    """What is too big to be shipped is left out, for the user to say where it should live."""
+    if not seen.get("big"):
+        return []
+    from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
+
+    told = [f"      - {_scalar(one['exclude'])} # {size(one['bytes'])}" for one in seen["big"]]
+    return ["    training_exclude: # too big to ship; what the container has of it: name it in training_shared", *told]
+
+
+def write(found: Found, folder: Path, *, force: bool = False) -> list[str]:
+    """Write the files into ``folder`` and return the names of those that were not there before.
+
+    Raises FileExists when one is there with other content, before any is written; ``force`` overwrites it.
+    """
+    wanted = files(found)
+    there = {name: _content(folder / name) for name in wanted}
+    other = [name for name in wanted if there[name] is not None and there[name] != wanted[name]]
+    if other and not force:
+        raise FileExists(
+            f"{' and '.join(other)} of this folder {'have' if len(other) > 1 else 'has'} other content, nothing was "
+            f"written: run it in another folder, overwrite with --force, or add this yourself:\n\n{wanted[other[0]]}"
+        )
+    changed = [name for name in wanted if there[name] != wanted[name]]
+    for name in changed:
+        _replace(folder / name, wanted[name])
+    return changed
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FileExists(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644), "w", encoding="utf-8") as stream:
+            stream.write(text)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise FileExists(f"{path} cannot be written: {error.strerror}") from error
