@@ -56,9 +56,14 @@ def open_control(folder: int, name: str, shown: str, flags: int = os.O_RDONLY) -
 
 def _require_plain(info: os.stat_result, shown: str) -> None:
     if not stat.S_ISREG(info.st_mode):
-        raise _planted(shown, _KINDS.get(stat.S_IFMT(info.st_mode), "no plain file"))
+        raise _planted(shown, kind_of(info))
     if info.st_size > MOST_BYTES:
         raise _planted(shown, f"a file of {info.st_size / 1e6:.0f} MB, more than is ever written there")
+
+
+def kind_of(info: os.stat_result) -> str:
+    """What something is, for a sentence."""
+    return _KINDS.get(stat.S_IFMT(info.st_mode), "a file")
 
 
 def _planted(shown: str, what: str) -> WorkerError:
