@@ -95,8 +95,8 @@ def gpus(target: Texts | None = None, **options: Any) -> Result:
     inside = [one for one in targets if one.vmid is not None]
     groups = {**nodes(bare), **(containers(inside, {}, need_root=False) if inside else {})}
     hosts = [group for group in ("nodes", "training") if groups[group]["hosts"]] if inside else ["nodes"]
-    extravars = {"training_hosts": hosts, **(options.pop("extravars", None) or {})}
-    return run_playbook("gpu_status", inventory=groups, extravars=extravars, **options)
+    extravars = {"training_hosts": hosts, **(options.get("extravars") or {})}
+    return run_playbook("gpu_status", **{**options, "inventory": groups, "extravars": extravars})
 
 
 def _ordered(
