@@ -13,7 +13,7 @@ import time
 
 from .channel import WorkerError
 from .control import open_control
-from .store import now, write_all
+from .store import HOME, Store, lstat, now, open_store, write_all
 
 _POLL_SECONDS = 0.1
 
@@ -71,6 +71,61 @@ class Lock:
     def _refusal(self) -> str:
         by = _holder(self._folder, self._name, self._shown)
         return f"{self._shown} is held by {by}, still after {self._patience:g} s: run again when that deploy is done"
+
+
+class Locked:
+    """The folders of a project, opened as :func:`.store.open_store` does, under the project's lock.
+
+    Whoever waited for an eject finds the folders removed and opens them anew. Where there are none, and none are made,
+    there is nothing to lock either: the store then has no ``home_fd``.
+    """
+
+    def __init__(self, root: str, name: str, who: str, patience: float, create: bool) -> None:
+        self._of = (root, name, create)
+        self._who = who
+        self._end = time.monotonic() + patience
+        self._patience = patience
+        self._store: Store | None = None
+        self._lock: Lock | None = None
+
+    def __enter__(self) -> Store:
+        while True:
+            try:
+                store = self._open()
+            except FileNotFoundError:  # a folder went between two steps
+                self.__exit__()
+                if time.monotonic() > self._end:
+                    raise
+                continue
+            except BaseException:
+                self.__exit__()
+                raise
+            if store:
+                return store
+            self.__exit__()
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._lock:
+            self._lock.__exit__()
+        if self._store:
+            self._store.__exit__()
+        self._lock = self._store = None
+
+    def _open(self) -> Store | None:
+        """Open and lock; None when what was locked is no longer what is there."""
+        store = self._store = open_store(*self._of)
+        if store.home_fd < 0:
+            return store
+        lock = Lock(store.home_fd, "lock", store.path("lock"), self._who, self._patience)
+        lock.__enter__()
+        self._lock = lock
+        there = _is(store.root_fd, f"{HOME}/{store.name}", store.home_fd)
+        return store if there and (not store.exists() or _is(store.home_fd, "releases", store.releases_fd)) else None
+
+
+def _is(folder: int, path: str, fd: int) -> bool:
+    found = lstat(folder, path)
+    return found is not None and os.path.samestat(found, os.fstat(fd))
 
 
 def held_by(folder: int, name: str, shown: str) -> str | None:

@@ -39,7 +39,7 @@ class Names:
 def look_at_names(store: Store, wanted: set[str], shared: set[str]) -> Names:
     """Sort the names of a release. Raises WorkerError("conflict") naming every path that is not ours to take."""
     names = Names()
-    links = _our_links(store)
+    links = our_links(store)
     names.stale = sorted(links - wanted)
     problems = [_refuse_shared(store, name) for name in sorted(shared & links)]
     for name in sorted(wanted):
@@ -59,29 +59,35 @@ def look_at_names(store: Store, wanted: set[str], shared: set[str]) -> Names:
     return names
 
 
-def _our_links(store: Store) -> set[str]:
-    """The names in the root that are links of this project, its own current names and others."""
+def our_links(store: Store) -> set[str]:
+    """The names in the root that are links of this project, those of what is live and others."""
     found = set()
     with os.scandir(store.root_fd) as entries:
         for entry in entries:
-            if entry.is_symlink() and _target(store, entry.name) == store.link(entry.name):
+            if entry.is_symlink() and link_target(store, entry.name) == store.link(entry.name):
                 found.add(entry.name)
     return found
 
 
-def _target(store: Store, name: str) -> str:
+def link_target(store: Store, name: str) -> str:
+    """What the link ROOT/NAME says; empty when it is none."""
     try:
         return os.readlink(name, dir_fd=store.root_fd)
     except OSError:  # it went, or became something else, while we looked
         return ""
 
 
+def owner_of(target: str) -> str:
+    """The project whose link in the root says ``target``; empty when it is no project's."""
+    return target.split("/")[1] if target.startswith(f"{HOME}/") and target.count("/") > 1 else ""
+
+
 def _refuse_kind(store: Store, name: str, info: os.stat_result) -> str:
     path = os.path.join(store.root, name)
     if not stat.S_ISLNK(info.st_mode):
         return f"{path} is neither a file nor a folder: move it away, or leave {name} out with training_exclude"
-    target = _target(store, name)
-    owner = target.split("/")[1] if target.startswith(f"{HOME}/") and target.count("/") > 1 else ""
+    target = link_target(store, name)
+    owner = owner_of(target)
     if owner and owner != store.name:
         return (
             f"{path} belongs to project {owner}, and this one is called {store.name}: if it is the same project, set "
@@ -155,7 +161,7 @@ def add_links(store: Store, names: list[str]) -> None:
 def remove_links(store: Store, names: list[str]) -> None:
     """Remove links of ours; a name that became something else meanwhile stays."""
     for name in names:
-        if _target(store, name) == store.link(name):
+        if link_target(store, name) == store.link(name):
             os.unlink(name, dir_fd=store.root_fd)
 
 

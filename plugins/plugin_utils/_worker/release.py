@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .history import settle, settled
-from .lock import Lock
+from .lock import Locked
 from .look import Look, look, verify
 from .names import mend_links, predicted_wait
 from .notes import note
@@ -126,10 +126,7 @@ def _live_activation(store: Store) -> int:
 
 
 def _deploy(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
-    with (
-        open_store(params["root"], params["name"], create=True) as store,
-        Lock(store.home_fd, "lock", store.path("lock"), params["who"], params["patience"]),
-    ):
+    with Locked(params["root"], params["name"], params["who"], params["patience"], create=True) as store:
         kept = clean(store)
         settle(store)
         plan = Plan(store, params, repair=True)

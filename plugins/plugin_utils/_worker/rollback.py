@@ -11,7 +11,7 @@ import os
 from .adopt import new_name
 from .channel import WorkerError
 from .history import settle, settled
-from .lock import Lock
+from .lock import Locked
 from .look import look, verify
 from .names import mend_links, predicted_wait
 from .report import Switched, read_text, result, texts
@@ -56,19 +56,24 @@ def _run(params: dict[str, Any]) -> dict[str, Any]:
     params = dict(params, name=params["name"] or _only_project(params["root"]))
     with open_store(params["root"], params["name"], create=False) as store:
         require_writable(store)
-        if not live_id(store):
-            fix = "deploy first, or correct training_root and training_name"
-            raise WorkerError("nothing-live", f"no release of {params['name']} is live below {store.root}: {fix}")
-        if not store.exists():
-            raise WorkerError("unknown-release", f"{store.path('releases')} is gone, with every release: deploy again")
+        _require_live(store)
         if params["check_mode"]:
             waits_for = predicted_wait(store)
             return {**_to(store, params), "waits_for": waits_for}
-        with Lock(store.home_fd, "lock", store.path("lock"), params["who"], params["patience"]):
-            kept = clean(store)
-            settle(store)
-            done = _to(store, params)
-            return {**done, "foreign": [*kept, *done["foreign"]]}
+    with Locked(params["root"], params["name"], params["who"], params["patience"], create=False) as store:
+        _require_live(store)
+        kept = clean(store)
+        settle(store)
+        done = _to(store, params)
+        return {**done, "foreign": [*kept, *done["foreign"]]}
+
+
+def _require_live(store: Store) -> None:
+    if not live_id(store):
+        fix = "deploy first, or correct training_root and training_name"
+        raise WorkerError("nothing-live", f"no release of {store.name} is live below {store.root}: {fix}")
+    if not store.exists():
+        raise WorkerError("unknown-release", f"{store.path('releases')} is gone, with every release: deploy again")
 
 
 def _only_project(root: str) -> str:

@@ -89,6 +89,17 @@ def remove(folder: int, top: str, mine: Callable[[str, os.stat_result], bool]) -
     return sorted(left)
 
 
+def remove_empty(folder: int, path: str) -> bool:
+    """Remove a folder when it is there and nothing is in it; whether it was removed."""
+    try:
+        os.rmdir(path, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        return False
+    return True
+
+
 class Scratch:
     """A fresh scratch folder of this run; removed when the ``with`` block ends, or by the next run.
 
@@ -256,7 +267,14 @@ def not_ours(store: Store, tree: str, release: str) -> list[str]:
 
 def _is_ours(store: Store, path: str, info: os.stat_result, listed_as: str, listed: dict[str, dict[str, Any]]) -> bool:
     entry = listed.get(listed_as)
-    return is_bytecode(path) or (entry is not None and as_listed(store, path, info, entry))
+    if is_bytecode(path) or is_mark(store, path, info, listed_as):
+        return True
+    return entry is not None and as_listed(store, path, info, entry)
+
+
+def is_mark(store: Store, path: str, info: os.stat_result, listed_as: str) -> bool:
+    """Whether a name in a release is the link that an eject left there when it moved the name into the root."""
+    return stat.S_ISLNK(info.st_mode) and os.readlink(path, dir_fd=store.releases_fd) == store.link(listed_as)
 
 
 def _is_as_listed(store: Store, path: str, entry: dict[str, Any]) -> bool:

@@ -275,7 +275,12 @@ def releases(store: Store) -> list[str]:
 
 def is_manifest(name: str) -> bool:
     """Whether a name in the folder of the releases is that of a manifest; people put all kinds of files anywhere."""
-    return name.endswith(".json") and _ID.fullmatch(name[:-5]) is not None
+    return name.endswith(".json") and is_id(name[:-5])
+
+
+def is_id(name: str) -> bool:
+    """Whether a name in the folder of the releases is that of a release."""
+    return _ID.fullmatch(name) is not None
 
 
 def live_release(root: str, name: str) -> tuple[str, dict[str, Any]] | None:

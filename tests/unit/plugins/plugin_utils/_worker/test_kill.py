@@ -6,38 +6,20 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import adopt, hand_over, store, switch
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import store
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.look import verify
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import releases
 
+from tests.unit.interrupting import files_below, in_memory, run_and_die, run_with_error
 from tests.unit.releasing import deploy, history, leftovers, live, roll_back, visible, write
 
 OLD = {"train.py": "old\n", "conf/a.yml": "old\n", "gone.py": "gone\n", "notes.txt": "n"}
 NEW = {"train.py": "new\n", "conf/a.yml": "new\n", "conf/b/c": "b", "added.py": "added\n", "notes.txt": "n"}
-# Every call by which a run changes something on the disk, or makes it last.
-STEPS = (
-    "open",
-    "mkdir",
-    "rename",
-    "symlink",
-    "link",
-    "unlink",
-    "rmdir",
-    "write",
-    "fsync",
-    "fchmod",
-    "utime",
-    "ftruncate",
-)
 
 
 def by_hand(root: Path) -> None:
@@ -100,66 +82,10 @@ SCENARIOS = [
 ]
 
 
-class Counter:
-    """Stands in for the calls that change something: the one with number ``at`` fails instead."""
-
-    def __init__(self, at: int, fail: Callable[[], None]) -> None:
-        self.count = 0
-        self.at = at
-        self.fail = fail
-
-    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any, **more: Any) -> Any:
-            self.count += 1
-            if self.count == self.at:
-                self.fail()
-            return call(*args, **more)
-
-        return counted
-
-    def install(self, patch: pytest.MonkeyPatch) -> None:
-        for name in STEPS:
-            patch.setattr(os, name, self.around(getattr(os, name)))
-        for module in (adopt, hand_over, switch):
-            patch.setattr(module, "exchange", self.around(module.exchange))
-
-
-def run_and_die(work: Callable[[Path], None], root: Path, at: int) -> bool:
-    """Run ``work`` in a process that is gone before its step ``at``; False when it has fewer steps."""
-    child = os.fork()
-    if child == 0:
-        with pytest.MonkeyPatch.context() as patch:
-            Counter(at, lambda: os._exit(9)).install(patch)
-            try:
-                work(root)
-            finally:
-                os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-
-
-def run_with_error(work: Callable[[Path], None], root: Path, at: int) -> bool:
-    """Run ``work`` with ENOSPC at its step ``at``; False when it has fewer steps."""
-
-    def fail() -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "somewhere")
-
-    with pytest.MonkeyPatch.context() as patch:
-        counter = Counter(at, fail)
-        counter.install(patch)
-        try:
-            work(root)
-        except WorkerError as error:
-            assert error.code == "no-space", error.message
-            assert "free space" in error.message
-    return counter.count >= at
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A fresh folder, in memory where the machine has one: thousands of runs each wait for the disk several times."""
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="trainops-", dir=memory) as path:
-        yield Path(path)
+    with in_memory() as path:
+        yield path
 
 
 def steps(
@@ -208,12 +134,6 @@ def test_old_or_new_at_every_step_and_the_next_run_puts_it_right(
         assert set(kept_bytes(root)) >= kept, root  # nobody's bytes are lost
         assert [name for name in leftovers(root) if name != "kept"] == [], root
         intact(root, there is damaged or there is edited)
-
-
-def files_below(root: Path, *without: str) -> Iterator[os.stat_result]:
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in without]
-        yield from (Path(folder, name).lstat() for name in names if not Path(folder, name).is_symlink())
 
 
 def kept_bytes(root: Path) -> Iterator[bytes]:

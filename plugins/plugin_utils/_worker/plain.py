@@ -1,0 +1,177 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A project's links in the root become the files and folders that they lead to.
+
+Each name and what it leads to change places in one step, so a reader never misses a name, nothing is copied, and
+whoever has a file open has the very file that is in the root afterwards. In the release our link stays behind as a
+mark: the name was moved, by an eject that perhaps did not end.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+
+from .names import add_links, link_target, remove_links
+from .scratch import Scratch, is_bytecode, remove_empty, walk
+from .store import Store, lstat
+from .swap import exchange
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Files = dict[str, dict[str, Any]]
+
+_TO_ROOT = "../" * 4  # from the folder of a release
+
+
+class Aside:
+    """A scratch folder that is made when it is first needed: on a full disk none could be."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._scratch: Scratch | None = None
+
+    def __enter__(self) -> Aside:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._scratch:
+            self._scratch.__exit__(*exc)
+
+    def fd(self) -> int:
+        """A descriptor of the scratch folder."""
+        if self._scratch is None:
+            self._scratch = Scratch(self._store).__enter__()
+        return self._scratch.fd
+
+
+def make_plain(store: Store, live: str, files: Files, names: list[str], missing: list[str]) -> list[str]:
+    """Move ``names`` of the live release, whose manifest has ``files``, into the root, in place of their links.
+
+    Those that are ``missing`` in the root get their links first. Returns the names in whose place in the root there is
+    something else by now; they stay as they are. Needs the root's lock.
+    """
+    add_links(store, missing)
+    with Aside(store) as aside:
+        others = [name for name in names if not _move(store, aside, live, name, files)]
+    for folder in (live, "."):
+        _sync(store.releases_fd, folder)
+    os.fsync(store.root_fd)
+    return others
+
+
+def drop_links(store: Store, names: list[str]) -> None:
+    """Remove links of ours that lead nowhere."""
+    remove_links(store, names)
+    os.fsync(store.root_fd)
+
+
+def finish_links(store: Store, files: Files, names: list[str]) -> None:
+    """Give links in names that a run moved which then ended the targets that they have in the root."""
+    texts = {path: _text(store.root_fd, path) for path in files if path.partition("/")[0] in names}
+    with Aside(store) as aside:
+        for path, text in texts.items():
+            if is_bridge(store, path, files[path], text):
+                _replace_link(aside, store.root_fd, path, files[path]["original"])
+
+
+def is_bridge(store: Store, path: str, entry: dict[str, Any], text: str) -> bool:
+    """Whether a link says what an eject lets it say while it moves, when it leads out of its folder."""
+    original = entry.get("original", entry.get("target", ""))
+    return entry.get("target", original) != original and text == _bridge(store, path, original)
+
+
+def _move(store: Store, aside: Aside, live: str, name: str, files: Files) -> bool:
+    place = f"{live}/{name}"
+    found = [(path[len(live) + 1 :], info) for path, info in walk(store.releases_fd, place)]
+    _drop_bytecode(store, live, [path for path, _info in found], files)
+    links = [path for path, info in found if stat.S_ISLNK(info.st_mode)]
+    lead = {path: _in_root(store, path, _text(store.releases_fd, f"{live}/{path}"), files) for path in links}
+    for path, target in lead.items():
+        if target:  # until it is there the link leads by the whole path, which is right in both places
+            _replace_link(aside, store.releases_fd, f"{live}/{path}", _bridge(store, path, target))
+    if not _swap(store, aside, place, name):
+        return False
+    for path, target in lead.items():
+        if target:
+            _replace_link(aside, store.root_fd, path, target)
+    return True
+
+
+def _swap(store: Store, aside: Aside, place: str, name: str) -> bool:
+    """Let a name in the release and our link in the root change places; False when that is no longer our link."""
+    if exchange(store.releases_fd, place, store.root_fd, name):
+        if _text(store.releases_fd, place) == store.link(name):
+            return True
+        exchange(store.releases_fd, place, store.root_fd, name)
+        return False
+    return link_target(store, name) == store.link(name) and _swap_in_steps(store, aside, place, name)
+
+
+def _swap_in_steps(store: Store, aside: Aside, place: str, name: str) -> bool:
+    """Without exchange a file still replaces the link in one step; for a folder there is a moment without the name."""
+    info = lstat(store.releases_fd, place)
+    if info and not stat.S_ISDIR(info.st_mode):
+        os.rename(place, name, src_dir_fd=store.releases_fd, dst_dir_fd=store.root_fd)
+        os.symlink(store.link(name), place, dir_fd=store.releases_fd)
+        return True
+    os.rename(name, "link", src_dir_fd=store.root_fd, dst_dir_fd=aside.fd())
+    try:
+        os.rename(place, name, src_dir_fd=store.releases_fd, dst_dir_fd=store.root_fd)
+    except OSError:
+        os.rename("link", name, src_dir_fd=aside.fd(), dst_dir_fd=store.root_fd)
+        raise
+    os.rename("link", place, src_dir_fd=aside.fd(), dst_dir_fd=store.releases_fd)
+    return True
+
+
+def _drop_bytecode(store: Store, live: str, paths: list[str], files: Files) -> None:
+    """Remove what Python wrote beside the sources while they lay in the release; what was adopted stays."""
+    unlisted = [path for path in paths if path not in files]
+    for path in unlisted:
+        if is_bytecode(path):
+            os.unlink(f"{live}/{path}", dir_fd=store.releases_fd)
+    for path in unlisted:
+        if posixpath.basename(path) == "__pycache__":
+            remove_empty(store.releases_fd, f"{live}/{path}")
+
+
+def _in_root(store: Store, path: str, target: str, files: Files) -> str:
+    """What a link must say in the root to lead where it leads from the release; empty when it may stay as it is."""
+    entry = files.get(path, {})
+    original = str(entry.get("original", target))
+    if is_bridge(store, path, entry, target) or (entry.get("target") == target and original != target):
+        return original
+    aim = posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) + "/"
+    if target.startswith("/") or not aim.startswith(_TO_ROOT):
+        return ""
+    return "../" * path.count("/") + (aim[len(_TO_ROOT) : -1] or ".")
+
+
+def _bridge(store: Store, path: str, target: str) -> str:
+    return posixpath.normpath(posixpath.join(store.root, posixpath.dirname(path), target))
+
+
+def _text(folder: int, path: str) -> str:
+    try:
+        return os.readlink(path, dir_fd=folder)
+    except OSError:
+        return ""
+
+
+def _replace_link(aside: Aside, folder: int, path: str, target: str) -> None:
+    os.symlink(target, "lead", dir_fd=aside.fd())
+    os.rename("lead", path, src_dir_fd=aside.fd(), dst_dir_fd=folder)
+
+
+def _sync(parent: int, folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
