@@ -146,6 +146,10 @@ driver_version:
   description: Version of the NVIDIA driver, null when no GPU could be read.
   returned: success
   type: str
+seconds:
+  description: How long C(nvidia-smi) took.
+  returned: success
+  type: float
 code:
   description: A short word for the failure. V(no-node) for a machine that is no Proxmox VE node.
   returned: failure

@@ -21,7 +21,7 @@ description:
   - Interpreters are looked for in the usual places. Environments in and two levels below O(root) and root's home, in
     other homes, C(/opt), C(/srv), C(/data), C(/workspace) and C(/venv), those of conda, pyenv and uv, and C(/usr).
   - Only programs of root in folders of root are started, since whoever owns an environment decides what runs with it.
-    The others are listed in RV(skipped).
+    The others are listed in RV(not_started).
 extends_documentation_fragment:
   - trainops.proxmox.gpus
 options:
@@ -114,7 +114,7 @@ pythons:
       description: "Version of torch there, V(unknown) when it does not tell, null without torch. It is not imported."
       type: str
     environment: {description: Whether it is a virtual or conda environment., type: bool}
-skipped:
+not_started:
   description: Interpreters that were not started.
   returned: success
   type: list
@@ -167,6 +167,14 @@ view_reason:
   description: Why the view is not the node's. Empty when it is.
   returned: success
   type: str
+driver_version:
+  description: Version of the NVIDIA driver, null when no GPU could be read.
+  returned: success
+  type: str
+seconds:
+  description: How long C(nvidia-smi) took.
+  returned: success
+  type: float
 name:
   description: The project's name, null without O(project).
   returned: success

@@ -56,10 +56,15 @@ def _at_rest(gpu: Gpu) -> Gpu:
 def info_result(found: Snapshot, width: int = WIDTH) -> dict[str, Any]:
     """The result of ``gpu_info``, its table ``width`` columns wide. Raises StepError when there is no GPU."""
     if not found.gpus:
-        code, text = trouble_of(found)
+        code, text = _trouble(found)
         raise StepError(code, text, {"gpus": [], "view": found.view, "view_reason": found.view_reason})
     line = summary(Selection(found.gpus), found.view)
     return {**_common(found), "summary": line, "msg": line, "table": table(found, found.gpus, width)}
+
+
+def gpu_summary(found: Snapshot) -> str:
+    """One line about all GPUs of a look, or why there is none."""
+    return summary(Selection(found.gpus), found.view) if found.gpus else _trouble(found)[1]
 
 
 def idle_result(outcome: Outcome, require: bool, width: int = WIDTH) -> dict[str, Any]:
@@ -96,7 +101,7 @@ def idle_result(outcome: Outcome, require: bool, width: int = WIDTH) -> dict[str
 def _line(outcome: Outcome) -> str:
     found, selection = outcome.snapshot, outcome.selection
     if not found.gpus:
-        return f"unknown: {trouble_of(found)[1]}"
+        return f"unknown: {_trouble(found)[1]}"
     if not selection.candidates:
         return f"too few GPUs match option select now; {summary(Selection(found.gpus), found.view)}"
     return summary(selection, found.view, outcome.chosen)
@@ -109,6 +114,5 @@ def _common(found: Snapshot) -> dict[str, Any]:
     return result
 
 
-def trouble_of(found: Snapshot) -> tuple[str, str]:
-    """Why a look shows no GPU: a short word, and a sentence."""
+def _trouble(found: Snapshot) -> tuple[str, str]:
     return (found.trouble.code, found.trouble.text) if found.trouble else _NO_GPU

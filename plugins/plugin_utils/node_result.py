@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import StepError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import trouble_of
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, ranges
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import WIDTH, cut, summary
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import gpu_summary
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import ranges
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import WIDTH, cut
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Login
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_facts import Config, NodeFacts
@@ -48,11 +48,6 @@ def node_result(facts: NodeFacts, found: Snapshot, login: Login) -> dict[str, An
     if warnings := _warnings(facts, found, login):
         result["warnings"] = warnings
     return result
-
-
-def gpu_summary(found: Snapshot) -> str:
-    """One line about all GPUs of a look, or why there is none."""
-    return summary(Selection(found.gpus), found.view) if found.gpus else trouble_of(found)[1]
 
 
 def _container(one: Config, found: Snapshot, readable: bool) -> dict[str, Any]:

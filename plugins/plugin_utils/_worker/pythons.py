@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import selectors
-import stat
 import sys
 import time
 
@@ -47,7 +46,8 @@ def who_has(names: Iterable[str], root: str | None, seconds: float = 5.0) -> dic
     """
     now = time.monotonic()
     wanted = sorted(set(names))
-    answers = _ask(_candidates(root, now + seconds * 0.4), wanted, now + seconds)
+    pythons = _candidates(root, now + seconds * 0.4)
+    answers = [(python, set(text.split())) for python, text in ask(pythons, [_PROBE, *wanted], now + seconds)]
     best = sorted(answers, key=lambda answer: -len(answer[1]))  # a stable sort keeps the nearer one first
     return {name: next(python for python, has in best if name in has) for name in wanted if _anyone(answers, name)}
 
@@ -56,9 +56,12 @@ def _anyone(answers: list[tuple[str, set[str]]], name: str) -> bool:
     return any(name in has for _python, has in answers)
 
 
-def _ask(pythons: list[str], names: list[str], deadline: float) -> list[tuple[str, set[str]]]:
-    """Ask all of them at the same time: one that hangs costs the others nothing."""
-    started = [(python, process) for python in pythons for process in [_start(python, names)] if process]
+def ask(pythons: Iterable[str], command: list[str], deadline: float) -> list[tuple[str, str]]:
+    """What each of them prints for `python -c COMMAND…`, until `deadline` (of time.monotonic).
+
+    All are asked at the same time: one that hangs costs the others nothing.
+    """
+    started = [(python, process) for python in pythons for process in [_start(python, command)] if process]
     outputs = {python: bytearray() for python, _process in started}
     with selectors.DefaultSelector() as selector:
         for python, process in started:
@@ -71,14 +74,14 @@ def _ask(pythons: list[str], names: list[str], deadline: float) -> list[tuple[st
                     selector.unregister(key.fileobj)
     for _python, process in started:
         _end(process)
-    return [(python, set(output.decode("utf-8", "replace").split())) for python, output in outputs.items()]
+    return [(python, output.decode("utf-8", "replace")) for python, output in outputs.items()]
 
 
-def _start(python: str, names: list[str]) -> Any:
+def _start(python: str, command: list[str]) -> Any:
     import subprocess
 
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    argv = [python, "-B", "-c", _PROBE, *names]
+    argv = [python, "-B", "-c", *command]
     null = subprocess.DEVNULL
     try:
         return subprocess.Popen(argv, stdin=null, stdout=subprocess.PIPE, stderr=null, cwd="/", env=env)
@@ -95,73 +98,93 @@ def _end(process: Any) -> None:
         process.wait(1)  # one that is stuck in the kernel is left to the end of the worker
 
 
+def identity(python: str) -> tuple[str, str]:
+    """What two paths of one interpreter and environment have in common. The binary alone does not tell."""
+    return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
+
+
 def _candidates(root: str | None, deadline: float) -> list[str]:
     """Interpreters in the usual places, nearest first, each environment once, without the one that runs this."""
     found: list[str] = []
-    seen = {_identity(sys.executable)}
-    for folder in _folders(root, deadline):
-        for python in _pythons_in(folder):
-            identity = _identity(python)
-            if identity not in seen:
-                seen.add(identity)
+    seen = {identity(sys.executable)}
+    for folder in folders_of(root, deadline):
+        for python in programs_in(folder):
+            key = identity(python)
+            if key not in seen and _is_ours(python):
+                seen.add(key)
                 found.append(python)
         if len(found) >= _MAX_CANDIDATES or time.monotonic() > deadline:
             break
     return found[:_MAX_CANDIDATES]
 
 
-def _identity(python: str) -> tuple[str, str]:
-    # The binary alone does not tell: environments link to the same one.
-    return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
-
-
-def _pythons_in(folder: str) -> Iterator[str]:
+def programs_in(folder: str) -> Iterator[str]:
     """`python` before `python3` before `python3.12`, which are mostly one and the same."""
     try:
         names = sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
     except OSError:
         return
     for name in names:
-        path = os.path.join(folder, name)
-        if _is_ours(path):
-            yield path
+        yield os.path.join(folder, name)
 
 
 def _is_ours(path: str) -> bool:
     """A program that may be started: not one that some other user has put in a shared folder."""
-    try:
-        info = os.stat(path)
-    except OSError:
-        return False
-    return stat.S_ISREG(info.st_mode) and os.access(path, os.X_OK) and info.st_uid in _TRUSTED
+    return is_program(path) and stranger(path) is None
 
 
-def _folders(root: str | None, deadline: float) -> Iterator[str]:
+def is_program(path: str) -> bool:
+    """Whether there is a file that can be started."""
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def stranger(python: str) -> int | None:
+    """The user, other than root and us, who could have another program run in its place; None when there is none.
+
+    That is the owner of the program, of a link to it, of the environment's folders, or of the file that makes them one:
+    its site-packages run with every start.
+    """
+    folder = os.path.dirname(python)
+    env = os.path.dirname(folder)
+    for path in (python, folder, env, os.path.join(env, "pyvenv.cfg")):
+        for look in (os.stat, os.lstat):
+            try:
+                owner = look(path).st_uid
+            except OSError:
+                continue
+            if owner not in _TRUSTED:
+                return owner
+    return None
+
+
+def folders_of(root: str | None, deadline: float) -> Iterator[str]:
+    """The folders in which interpreters usually are, the training root's first."""
     home = os.path.expanduser("~")
     bases = [base for base in dict.fromkeys((root or home, home)) if os.path.isabs(base) and base != "/"]
     for base in bases:
-        yield from _below(base, 2, deadline)
+        yield from below(base, 2, deadline)
     for name in _HOMES:
         yield os.path.join(home, name, "bin")
-        yield from _below(os.path.join(home, name, "envs"), 1, deadline)
-    yield from _below(os.path.join(home, ".pyenv", "versions"), 1, deadline)
-    yield from _below("/opt", 1, deadline)
-    for conda in _children("/opt", deadline):
-        yield from _below(os.path.join(conda, "envs"), 1, deadline)
+        yield from below(os.path.join(home, name, "envs"), 1, deadline)
+    yield from below(os.path.join(home, ".pyenv", "versions"), 1, deadline)
+    yield from below("/opt", 1, deadline)
+    for conda in children("/opt", deadline):
+        yield from below(os.path.join(conda, "envs"), 1, deadline)
     yield "/venv/bin"
     yield from _BIN
 
 
-def _below(base: str, depth: int, deadline: float) -> Iterator[str]:
+def below(base: str, depth: int, deadline: float) -> Iterator[str]:
     """`bin` folders one to `depth` levels below; near ones first. Data folders can be huge, so time is bounded."""
     level = [base]
     for _step in range(depth):
-        level = [child for folder in level for child in _children(folder, deadline)]
+        level = [child for folder in level for child in children(folder, deadline)]
         for folder in level:
             yield os.path.join(folder, "bin")
 
 
-def _children(folder: str, deadline: float) -> list[str]:
+def children(folder: str, deadline: float) -> list[str]:
+    """The folders in a folder, by name."""
     found: list[str] = []
     try:
         with os.scandir(folder) as entries:
