@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible import constants as C
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
@@ -24,11 +23,12 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.push import (
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.push_source import read_source
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import teller
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.way import (
-    PCT,
+    Login,
     Node,
     api_options,
     connect,
     find_node,
+    in_options,
     is_inside,
 )
 
@@ -37,8 +37,6 @@ display = Display()
 
 class ActionModule(NamedStep):
     """Its options and results are documented in the module of the same name."""
-
-    TRANSFERS_FILES = True
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         check_options(options)
@@ -55,7 +53,9 @@ class ActionModule(NamedStep):
             if inside:
                 raise
             # Of localhost, which the task runs on, Ansible would say that it cannot be reached.
-            raise StepError("unreachable", str(error), {"node": node.name, "vmid": options["vmid"]}) from error
+            raise StepError(
+                "unreachable", in_options(str(error)), {"node": node.name, "vmid": options["vmid"]}
+            ) from error
         result = pushed(source, reply.result, check_mode)
         vmid = int(connection.get_option("vmid"))
         return {**result, "warnings": [*node.warnings, *result["warnings"]], "node": node.name, "vmid": vmid}
@@ -76,7 +76,6 @@ class ActionModule(NamedStep):
             host = str(self._connection.get_option("host"))
             return self._connection, Node(host, host)
         node = find_node(options["vmid"], api_options(options, self._task.args), options["node_address"])
-        names = [name for name in C.config.get_plugin_vars("connection", PCT) if name in task_vars]
-        variables = {name: self._templar.template(task_vars[name]) for name in names}
-        connection = connect(options["vmid"], node, options["node_user"], options["node_port"], variables)
+        login = Login(options["node_user"], options["node_port"])
+        connection = connect(options["vmid"], node, login, task_vars, self._templar.template)
         return connection, Node(node.name or node.address, node.address, node.warnings)

@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible import constants as C
 from ansible.module_utils.common.parameters import set_fallbacks
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
@@ -26,6 +27,12 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import Opt
 
 PCT = "trainops.proxmox.pct"
 _LOGIN = ("api_host", "api_user", "api_token_id", "api_token_secret")
+_OPTIONS = {
+    "ansible_host": "node_address",
+    "ansible_user": "node_user",
+    "ansible_port": "node_port",
+    "proxmox_vmid": "vmid",
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,14 @@ class Node:
     name: str
     address: str
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Login:
+    """Who logs in on the node; without a port what ssh would take."""
+
+    user: str
+    port: int | None = None
 
 
 def is_inside(connection: Any, vmid: int | None) -> bool:
@@ -103,9 +118,21 @@ def find_node(vmid: int, api: ApiOptions | None, address: str | None) -> Node:
     return Node(container.node, address, tuple(warnings(container)))
 
 
-def connect(vmid: int, node: Node, user: str, port: int | None, variables: Mapping[str, Any]) -> Any:
-    """A connection into the container, as a host with it has; ssh options of ``variables`` (templated) apply."""
+def connect(vmid: int, node: Node, login: Login, variables: Mapping[str, Any], template: Callable[[Any], Any]) -> Any:
+    """A connection into the container, as a host has it; the ssh options among ``variables``, templated, apply."""
     connection = connection_loader.get(PCT, PlayContext())
-    direct = {"host": node.address, "vmid": vmid, "remote_user": user, **({"port": port} if port else {})}
-    connection.set_options(var_options=variables, direct=direct)
+    # Which variables its options have is known once it is loaded.
+    names = [name for name in C.config.get_plugin_vars("connection", connection._load_name) if name in variables]
+    direct = {"host": node.address, "vmid": vmid, "remote_user": login.user, "port": login.port}
+    connection.set_options(
+        var_options={name: template(variables[name]) for name in names},
+        direct={name: value for name, value in direct.items() if value is not None},
+    )
     return connection
+
+
+def in_options(text: str) -> str:
+    """A failure of the way, which names the variables of an inventory, with the options of a task on localhost."""
+    for variable, own in _OPTIONS.items():
+        text = text.replace(variable, own)
+    return text
