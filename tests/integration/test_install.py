@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,15 @@ def test_what_needs_jmespath_says_so(beside: Place) -> None:
     assert done.returncode == 2
     assert "needs the Python package jmespath on the controller: pip install jmespath" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_what_needs_proxmoxer_says_so(beside: Place) -> None:
+    options = "vmid=200 api_host=127.0.0.1 api_token_id=automation@pve!ansible api_token_secret=12345678-0000"
+    done = beside.run("ansible", "localhost", "-m", "trainops.proxmox.container_info", "-a", options)
+    output = done.stdout + done.stderr
+    assert done.returncode == 2
+    assert re.search(r"the required Python library \((proxmoxer|requests)\)", output), output
+    assert not [word for word in ("Traceback", "12345678-0000") if word in output], output
 
 
 @pytest.fixture(scope="module", params=["2.16", "2.18"])
