@@ -74,6 +74,17 @@ def test_tarball_is_the_collection_without_the_development(tarball: Path) -> Non
     }
 
 
+def test_an_execution_environment_gets_what_the_collection_needs(tarball: Path, tmp_path: Path) -> None:
+    with tarfile.open(tarball) as archive:
+        archive.extractall(tmp_path / "ansible_collections/trainops/proxmox", filter="data")
+    found = yaml.safe_load(run(BIN / "ansible-builder", "introspect", tmp_path))
+    needed = {kind: {line.partition("  #")[0].strip() for line in lines} for kind, lines in found.items()}
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    of_the_command = ("ansible-core", "ansible-runner", "click")
+    assert needed["python"] == {name for name in dependencies if not name.startswith(of_the_command)}
+    assert {"openssh-client [platform:dpkg]", "openssh-clients [platform:rpm]"} <= needed["system"]
+
+
 def test_sdist_carries_what_the_wheel_is_built_from(python_artefacts: Path) -> None:
     (sdist,) = python_artefacts.glob("trainops-*.tar.gz")
     with tarfile.open(sdist) as archive:
