@@ -34,14 +34,21 @@ class Goal:
         self.name = name
 
     def rows(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The rows with ``path`` below the base, folders that are to be made among them; ``key`` is the path before."""
-        made = [
+        """The rows with ``path`` below the base, folders that are to be made among them; ``key`` is the path before.
+
+        The row of the source folder itself (its path is empty) tells what that folder gets when it is made.
+        """
+        made: list[dict[str, Any]] = [
             {"path": "/".join(self.missing[: count + 1]), "key": None, "type": "dir"}
             for count in range(len(self.missing))
         ]
+        top = [row for row in rows if row["type"] == "dir" and not row["path"]]
+        if made and top:
+            made[-1].update({key: top[0][key] for key in top[0] if key != "path"})
         below = [
             dict(row, key=row["path"], path="/".join([*self.missing, *filter(None, [self.name, row["path"]])]))
             for row in rows
+            if row not in top
         ]
         return made + below
 
