@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.trainops.proxmox.plugins.doc_fragments.api import ModuleDocFragment
+from ansible_collections.trainops.proxmox.plugins.module_utils.api import API_ARGUMENT_SPEC
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = re.compile(r"^#   (?P<name>\w+) +(?:\[(?P<default>.+?)\]|\(set it\)) +\S")
 OF_THE_PLAY = {"training_hosts", "proxmox_vmid"}
+API = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
+QUESTION = yaml.safe_load((ROOT / "playbooks/tasks/state.yml").read_text())[0]
 
 
 def documented() -> dict[str, str | None]:
@@ -29,8 +33,31 @@ def options() -> dict[str, dict[str, Any]]:
     return found
 
 
+def of_the_api() -> dict[str, str]:
+    """The variable of each of the API's options."""
+    return {f"proxmox_api_{option.removeprefix('api_')}": option for option in API}
+
+
 def test_every_variable_is_there_and_no_other() -> None:
-    assert set(documented()) - OF_THE_PLAY == set(options())
+    assert set(documented()) - OF_THE_PLAY - set(of_the_api()) == set(options())
+    assert set(documented()) > set(of_the_api())
+
+
+def test_the_question_sets_every_option_of_the_api_from_its_variable() -> None:
+    asked = QUESTION["trainops.proxmox.container_info"]
+    for variable, option in of_the_api().items():
+        assert re.match(rf"{{{{ {variable}( \| default\(omit, true\))? }}}}$", asked[option]), option
+
+
+def test_the_apis_defaults_are_those_of_its_options() -> None:
+    told = documented()
+    for variable, option in of_the_api().items():
+        _read, names = API_ARGUMENT_SPEC[option].get("fallback", (None, []))
+        default = API[option].get("default")
+        if default is not None:
+            assert told[variable] == str(default)
+        elif told[variable] not in ("none", "the system's CAs"):
+            assert told[variable] == f"${names[0]}"
 
 
 def test_the_defaults_are_those_of_the_roles() -> None:
