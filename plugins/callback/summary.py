@@ -64,8 +64,9 @@ def _preload(action: str) -> None:
     Reading the docs of connection and step takes 50 ms of CPU, for hundreds of hosts several times a deploy.
     """
     connection_loader.get("trainops.proxmox.pct", class_only=True)
-    action_loader.get(action, class_only=True)
-    argument_spec(action)
+    if action_loader.has_plugin(action):  # a module with code of its own is not run here
+        action_loader.get(action, class_only=True)
+        argument_spec(action)
 
 
 class CallbackModule(CallbackBase):
@@ -191,9 +192,9 @@ class CallbackModule(CallbackBase):
         return message if isinstance(message, str) else str(self._dump_results(result.result))
 
     def _line(self, result: CallbackTaskResult, text: str) -> str:
+        if step := self._step(result):  # what it says is of the host, wherever it runs
+            return lines.step_line(result.host.get_name(), self._width, step, text)
         host = self.host_label(result)
-        if step := self._step(result):
-            return lines.step_line(host, self._width, step, text)
         item = "item" in result.result or "_ansible_item_label" in result.result
         name = result.task.get_name() + (f" ({self._get_item_label(result.result)})" if item else "")
         return lines.task_line(host, self._width, name, text)

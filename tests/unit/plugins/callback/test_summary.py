@@ -178,6 +178,12 @@ def test_a_delegated_task_names_both_hosts() -> None:
     assert shown(plugin) == ["ct200 -> node  Do it: changed"]
 
 
+def test_the_line_of_a_delegated_step_is_its_hosts() -> None:
+    plugin = callback()
+    plugin.v2_runner_on_ok(result("trainops.proxmox.container_info", {"summary": "running"}, delegate_to="localhost"))
+    assert shown(plugin) == ["ct200   state    running"]
+
+
 def test_includes_are_silent() -> None:
     plugin = callback()
     include = result("ansible.builtin.include_tasks", {"changed": True})
@@ -190,6 +196,9 @@ def test_what_every_host_needs_is_loaded_before_the_fork() -> None:
     argument_spec.cache_clear()
     plugin = callback()
     plugin.v2_playbook_on_task_start(SimpleNamespace(resolved_action="ansible.builtin.copy"), is_conditional=False)
+    assert argument_spec.cache_info().currsize == 0
+    module = SimpleNamespace(resolved_action="trainops.proxmox.container_info")
+    plugin.v2_playbook_on_task_start(module, is_conditional=False)
     assert argument_spec.cache_info().currsize == 0
     plugin.v2_playbook_on_task_start(SimpleNamespace(resolved_action=GPUS), is_conditional=False)
     assert argument_spec.cache_info().currsize == 1
