@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The step `release`: the project made live in the container, or an earlier release made live again."""
+"""The step `release`: the project made live in the container, an earlier release again, or all of it plain files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible.utils.display import Display
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.eject import ejected
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Answer, Request, exchange, no_answer
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
@@ -45,6 +46,8 @@ class ActionModule(NamedStep):
         }
         if options["state"] == "rolled_back":
             return self._roll_back(options, common, task_vars)
+        if options["state"] == "ejected":
+            return self._eject(options, common, task_vars)
         return self._release(options, common, task_vars)
 
     def _release(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -64,15 +67,24 @@ class ActionModule(NamedStep):
         return released(project, done, common["check_mode"])
 
     def _roll_back(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        name = options["name"] or (project_name(options["project"], os.getcwd()) if options["project"] else None)
-        done = self._ask("rollback", {**common, "name": name, "to": options["to"]}, options, no_answer, task_vars)
+        asked = {**common, "name": _name(options), "to": options["to"]}
+        done = self._ask("rollback", asked, options, no_answer, task_vars)
         return rolled_back(done, common["check_mode"])
+
+    def _eject(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        done = self._ask("eject", {**common, "name": _name(options)}, options, no_answer, task_vars)
+        return ejected(done, common["check_mode"], common["want_diff"])
 
     def _ask(
         self, operation: str, params: dict[str, Any], options: dict[str, Any], answer: Answer, task_vars: dict[str, Any]
     ) -> dict[str, Any]:
         request = Request(operation, params, options["python"], options["timeout"])
         return exchange(self._connection, request, answer, _teller(task_vars)).result
+
+
+def _name(options: dict[str, Any]) -> str | None:
+    """The project's name where nothing of the project itself is needed; None means the only one there."""
+    return options["name"] or (project_name(options["project"], os.getcwd()) if options["project"] else None)
 
 
 def _teller(task_vars: dict[str, Any]) -> Callable[[dict[str, Any]], None]:

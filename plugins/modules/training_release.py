@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: training_release
-short_description: Make a project live in a container as one immutable release, or go back to an earlier one
+short_description: Make a project live in a container as one immutable release, go back to an earlier one, or eject it
 version_added: 0.1.0
 author:
   - trainops contributors (@trainops)
@@ -45,8 +45,10 @@ options:
     description:
       - V(released) makes O(project) live.
       - V(rolled_back) makes an earlier release live again, after every file of it was compared with its manifest.
+      - V(ejected) turns the links in O(root) into plain files and folders with what is live, and then removes
+        C(.trainops/NAME) with all releases, V(adopted) among them, and C(.trainops) when no other project is there.
     type: str
-    choices: [released, rolled_back]
+    choices: [released, rolled_back, ejected]
     default: released
   project:
     description:
@@ -54,7 +56,7 @@ options:
       - A folder means what is in it, a file means itself. C(dest) is the folder below O(root) for a folder's content,
         and the new path (or a folder, with a slash at its end) for a file. Two files with one destination are an error.
       - Relative paths count from the current folder of the user.
-      - Required with O(state=released). With O(state=rolled_back) only the default of O(name) comes from it.
+      - Required with O(state=released). With the other states only the default of O(name) comes from it.
     type: raw
   root:
     description:
@@ -66,6 +68,7 @@ options:
     description:
       - The project's name. Its releases are kept in C(.trainops/NAME) below O(root).
       - By default the name of the project's folder, or of its parent when that is C(scripts), C(src) or C(code).
+        Without O(project) it is the only project below O(root).
     type: str
   exclude:
     description:
@@ -131,6 +134,15 @@ notes:
     points, are refused by name before anything travels. So is a folder that holds the Python in use, and a lack of
     space or inodes, after old releases that O(keep_releases) lets go were removed to make room.
   - The lock of a project cannot go stale. The kernel gives it back when its holder ends.
+  - An eject copies nothing. Each name and its link change places in one step, so a reader never misses a name, and a
+    process that has a file open has the file that is in O(root) afterwards. One that ended early is finished by the
+    next, or by a deploy.
+  - What somebody altered in the live release stays as he left it, with a warning. Names in O(root) that are not the
+    project's links are left alone, and so are files below C(.trainops/NAME) that no manifest lists. RV(left_alone) and
+    RV(foreign) name them. Bytecode goes with the releases.
+  - The names in O(shared) are in O(root) all the time, so an eject does not touch them.
+  - To have back what was there before the first deploy, go back to V(adopted) and eject then. Nothing to eject is no
+    failure.
 seealso:
   - module: trainops.proxmox.syntax_check
   - module: trainops.proxmox.gpu_idle
@@ -174,6 +186,12 @@ EXAMPLES = r"""
     name: dflash
     root: /root
     to: adopted
+
+- name: No releases any more, plain files with what is live
+  trainops.proxmox.training_release:
+    state: ejected
+    name: dflash
+    root: /root
 """
 
 RETURN = r"""
@@ -187,7 +205,7 @@ msg:
   returned: always
   type: str
 release_id:
-  description: What is live now, 64 hexadecimal digits, or V(adopted), V(edited) and the like.
+  description: What is live now, 64 hexadecimal digits, or V(adopted), V(edited) and the like. Null after an eject.
   returned: success
   type: str
   sample: 7c1e09a1f2b34ce1a6c2c1a0b7d5b0e1d1a1f0f6a3ad9b8ce4c5b0b9e8d7c6f5
@@ -197,7 +215,7 @@ previous_release_id:
   type: str
 activation:
   description: The number of the moment at which it went live. A, B and A again are three activations.
-  returned: success
+  returned: success, but with O(state=ejected)
   type: int
   sample: 3
 root:
@@ -209,7 +227,7 @@ name:
   returned: success
   type: str
 files:
-  description: Every file of the release, and those that went.
+  description: Every file of the release, and those that went. With O(state=ejected) those that became plain files.
   returned: success
   type: list
   elements: dict
@@ -218,7 +236,7 @@ files:
     action:
       description: >-
         V(added), V(changed), V(removed) or V(unchanged) against what was visible before; V(adopted) is what stood in a
-        folder of the same name and is now only in the release that keeps it.
+        folder of the same name and is now only in the release that keeps it; V(ejected) is a plain file now.
       type: str
     type: {description: "V(file), V(link), V(dir) or V(shared).", type: str}
     size: {description: Bytes., type: int}
@@ -227,12 +245,12 @@ files:
     target: {description: "What a link says.", type: str}
 bytes_sent:
   description: Bytes of files that travelled.
-  returned: success
+  returned: success, but with O(state=ejected)
   type: int
   sample: 61440
 adopted:
   description: The release that keeps what was visible and that no release had, null when there was no such thing.
-  returned: success
+  returned: success, but with O(state=ejected)
   type: str
   sample: adopted
 drift:
@@ -242,12 +260,12 @@ drift:
   elements: str
 mended:
   description: Paths whose mode or time, and names whose link, was put right in place.
-  returned: success
+  returned: success, but with O(state=ejected)
   type: list
   elements: str
 source:
   description: Where the release came from.
-  returned: success
+  returned: success, but with O(state=ejected)
   type: dict
   contains:
     commit: {description: "The checked-out git commit, null without one.", type: str}
@@ -262,11 +280,13 @@ left_out:
     why: {description: The reason., type: str, sample: inventory}
 pruned:
   description: Ids of old releases that were removed.
-  returned: success
+  returned: success, but with O(state=ejected)
   type: list
   elements: str
 foreign:
-  description: Where files are now that were found in removed releases and that no manifest lists, or that changed.
+  description: >-
+    Where files are now that were found in removed releases and that no manifest lists, or that changed. After an eject
+    everything that is left below C(.trainops/NAME).
   returned: success
   type: list
   elements: str
@@ -274,13 +294,43 @@ strays:
   description:
     - Files in the release that was live that no manifest lists, such as what runs wrote there. They stay in its folder
       and are out of view. Name what runs write to in O(shared).
-  returned: success
+  returned: success, but with O(state=ejected)
   type: dict
   contains:
     count: {description: How many., type: int, sample: 2}
     bytes: {description: Their size., type: int}
     names: {description: The top-level names that they are in., type: list, elements: str, sample: [out]}
     paths: {description: Where the first hundred of them are., type: list, elements: str}
+ejected:
+  description: The names in the root that became what they led to.
+  returned: success, with O(state=ejected)
+  type: list
+  elements: dict
+  contains:
+    path: {description: The name., type: str, sample: train.py}
+    type: {description: "V(file), V(folder), V(link) or V(other).", type: str}
+removed:
+  description: The releases that are gone, but for the one that became plain files.
+  returned: success, with O(state=ejected)
+  type: list
+  elements: dict
+  contains:
+    release_id: {description: Its id., type: str, sample: adopted}
+    files: {description: How many., type: int, sample: 2}
+    bytes: {description: Their size., type: int, sample: 61440}
+left_alone:
+  description: Names in the root that are not ours.
+  returned: success, with O(state=ejected)
+  type: list
+  elements: dict
+  contains:
+    path: {description: Where it is., type: str, sample: /root/train.py}
+    why: {description: What it is., type: str, sample: not the project's link but a file}
+others:
+  description: Other projects below the root.
+  returned: success, with O(state=ejected)
+  type: list
+  elements: str
 waits_for:
   description: In check mode, who holds the project's lock now, so that a run would wait. Null when nobody does.
   returned: success
