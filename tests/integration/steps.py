@@ -25,10 +25,11 @@ def run_step(
     inventory: str,
     hosts: str = "all",
     connection: str | None = None,
+    **keywords: Any,
 ) -> dict[str, dict[str, Any]]:
     """The results of ``module`` by host; failures and unreachable hosts are results too.
 
-    ``folder`` is the current folder of the run and gets the playbook and what it writes.
+    ``folder`` is the current folder of the run and gets the playbook and what it writes. ``keywords`` are the task's.
     """
     out = folder / "results"
     out.mkdir(exist_ok=True)
@@ -40,7 +41,7 @@ def run_step(
         "ignore_unreachable": True,
         **({"connection": connection} if connection else {}),
         "tasks": [
-            {module: options, "register": "outcome", "ignore_errors": True},
+            {module: options, "register": "outcome", "ignore_errors": True, **keywords},
             {"ansible.builtin.copy": keep, "delegate_to": "localhost", "vars": local},
         ],
     }
