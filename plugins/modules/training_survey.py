@@ -95,6 +95,10 @@ msg:
   description: The summary and, line by line, what else there is to know, or what went wrong and the fix.
   returned: always
   type: str
+details:
+  description: RV(msg) without its first line.
+  returned: success
+  type: str
 python:
   description: The interpreter to use as C(training_python), null when none is fit.
   returned: success

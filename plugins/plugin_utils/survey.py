@@ -213,4 +213,4 @@ def _told(result: dict[str, Any], head: str, notes: Sequence[str], big_mib: int)
             "training_exclude, or name it in training_shared when the container has its own"
         )
     lines += result["problems"]
-    return {**result, "summary": head, "msg": "\n".join(lines)}
+    return {**result, "summary": head, "details": "\n".join(lines[1:]), "msg": "\n".join(lines)}

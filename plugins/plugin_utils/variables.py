@@ -30,6 +30,7 @@ _OTHERS = {
     "training_env",
     "training_env_file",
     "training_launch",
+    "training_survey_big_mib",
 }
 _ROLES = Path(__file__).resolve().parents[2] / "roles"
 
