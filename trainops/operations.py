@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainops.errors import ProjectNotFound, WrongOption
+from trainops.errors import InventoryNotFound, ProjectNotFound, WrongOption
 from trainops.results import Result
 from trainops.runner import run_playbook
 from trainops.targets import FORM, Target, containers, nodes, read_target
+
+_CONFIG = "ANSIBLE_CONFIG"
+_SYSTEM = ("/etc/ansible/ansible.cfg", "/etc/ansible/hosts")
 
 Texts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -89,6 +92,7 @@ def gpus(target: Texts | None = None, **options: Any) -> Result:
     """
     targets = [read_target(text) for text in _texts(target)]
     if not targets:
+        _somewhere(options)
         return run_playbook("gpu_status", **options)
     _alone(options)
     bare = [one for one in targets if one.vmid is None]
@@ -112,11 +116,25 @@ def _ordered(
     if projects:
         values["training_project"] = projects if len(projects) > 1 else projects[0]
     if not targets:
+        _somewhere(options)
         return {**options, "extravars": {**values, **(options.get("extravars") or {})}}
     _alone(options)
     if project is None:
         values["training_project"] = existing(".", _cwd(options))
     return {**options, "inventory": containers(targets, values, need_root=need_root)}
+
+
+def _somewhere(options: Mapping[str, Any]) -> None:
+    """Raises InventoryNotFound where Ansible would find no inventory, and warn thrice before our sentence comes."""
+    if options.get("inventory") is not None or any(os.environ.get(name) for name in ("ANSIBLE_INVENTORY", _CONFIG)):
+        return
+    cwd = _cwd(options)
+    places = [cwd / "ansible.cfg", Path("~/.ansible.cfg").expanduser(), *map(Path, _SYSTEM)]
+    if not any(place.exists() for place in places):
+        raise InventoryNotFound(
+            f"there is no inventory for {cwd}: begin with trainops init root@NODE, or name the container on the line "
+            f"({FORM}), or an inventory with -i"
+        )
 
 
 def _alone(options: Mapping[str, Any]) -> None:

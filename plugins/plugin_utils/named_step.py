@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
@@ -14,10 +15,11 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.variables import 
 
 _TEXTS = ("summary", "msg", "table")
 _ROLES = "trainops.proxmox."
+_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 
 
 class NamedStep(StepAction):
-    """A StepAction whose messages name variables beside options, and that looks for misspelt ones in our roles."""
+    """A StepAction whose messages name variables beside options, and that looks for misspelt ones."""
 
     _variables: dict[str, Any]
 
@@ -34,11 +36,18 @@ class NamedStep(StepAction):
 
     def validate_argument_spec_from_docs(self) -> tuple[Any, dict[str, Any]]:
         """The task's options. Raises OptionError when a variable is set that none of our roles has."""
-        role = self._task._role
-        if role is not None and str(role.get_name()).startswith(_ROLES):
+        if self._is_ours():
             own = self._templar.template(self._variables.get(OWN))
             if own is not None and not isinstance(own, str | list):
                 raise OptionError(f"{OWN} is {own!r}, it must be a list of names")
             if wrong := unknown(self._variables, own):
                 raise OptionError(wrong)
         return super().validate_argument_spec_from_docs()
+
+    def _is_ours(self) -> bool:
+        """Whether the task is one of this collection's roles or playbooks, to which the variables are addressed."""
+        role = self._task._role
+        if role is not None:
+            return str(role.get_name()).startswith(_ROLES)
+        place, _colon, _line = str(self._task.get_path() or "").rpartition(":")
+        return Path(place).resolve().parent == _PLAYBOOKS

@@ -80,6 +80,41 @@ def test_a_folder_without_an_inventory_is_said_so(tmp_path: Path) -> None:
     assert "there is no inventory" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["deploy", "gpus", "rollback", "eject"])
+def test_in_an_empty_folder_the_first_step_is_named(tmp_path: Path, command: str) -> None:
+    done = trainops(tmp_path, command, HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"trainops: there is no inventory for {tmp_path}: begin with trainops init root@NODE")
+
+
+def test_check_needs_no_inventory(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import json, no_such_module_anywhere\n")
+    done = trainops(tmp_path, "check", "--json", HOME=str(tmp_path))
+    step = json.loads(done.stdout)["hosts"]["localhost"]["steps"][0]["values"]
+    assert (done.returncode, step["files_checked"], "Traceback" in done.stderr) == (0, 1, False)
+    assert [one["severity"] for one in step["problems"]] == ["warning"]
+    done = trainops(tmp_path, "check", "--python", sys.executable, HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "a.py:1:1: " in done.stdout
+    assert "has no no_such_module_anywhere" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete_it(shell: str) -> None:
+    done = CliRunner().invoke(main, ["completion", shell])
+    assert (done.exit_code, "_TRAINOPS_COMPLETE" in done.output) == (0, True)
+
+
+def test_a_completion_offers_the_commands() -> None:
+    done = CliRunner().invoke(
+        main,
+        [],
+        prog_name="trainops",
+        env={"_TRAINOPS_COMPLETE": "bash_complete", "COMP_WORDS": "trainops ", "COMP_CWORD": "1"},
+    )
+    assert "plain,deploy" in done.output.splitlines()
+
+
 def test_rollback_runs_the_users_own_playbook(tmp_path: Path) -> None:
     done = trainops(user_folder(tmp_path, SAY, name="rollback_training"), "rollback")
     assert done.returncode == 0
@@ -114,7 +149,7 @@ def test_each_ending_has_its_status(
 def test_a_missing_playbook_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainops.runner._own_playbooks", lambda: ["other"])
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(main, ["deploy"])
+    done = CliRunner().invoke(main, ["deploy", "-i", "one,"])
     assert done.exit_code == 2
     assert done.stderr == (
         "trainops: there is no playbook trainops.proxmox.deploy_training; there are: trainops.proxmox.other\n"
