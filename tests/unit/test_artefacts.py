@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 import tarfile
 import tomllib
 import zipfile
@@ -41,6 +43,38 @@ def wheel_info(wheel: Path) -> str:
     """Return the name of the wheel's metadata folder."""
     name, version = wheel.name.split("-")[:2]
     return f"{name}-{version}.dist-info"
+
+
+def relative_links(text: str) -> set[str]:
+    """Return the files that Markdown links to, and no addresses."""
+    return set(re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", text))
+
+
+def test_no_link_of_the_packages_description_leads_nowhere(wheel: Path) -> None:
+    metadata = zipfile.ZipFile(wheel).read(f"{wheel_info(wheel)}/METADATA").decode()
+    assert "Description-Content-Type: text/markdown" in metadata
+    assert "## Install" in metadata
+    assert relative_links(metadata) == set()
+
+
+def test_each_link_of_what_is_delivered_is_delivered_too(tarball: Path, wheel: Path) -> None:
+    with tarfile.open(tarball) as archive:
+        collections = {name: _text(archive, name) for name in archive.getnames() if name.endswith(".md")}
+        names = set(archive.getnames())
+    assert "README.md" in collections
+    dead = {
+        (page, link)
+        for page, text in collections.items()
+        for link in relative_links(text)
+        if posixpath.normpath(posixpath.join(posixpath.dirname(page), link)) not in names
+    }
+    assert dead == set()
+    assert {INSIDE + name for name in collections} <= set(zipfile.ZipFile(wheel).namelist())
+
+
+def _text(archive: tarfile.TarFile, name: str) -> str:
+    stream = archive.extractfile(name)
+    return stream.read().decode() if stream else ""
 
 
 def test_wheel_installs_the_command(wheel: Path) -> None:
