@@ -10,7 +10,7 @@ from trainops.results import Reason
 from trainops.starting import Found
 
 _COLUMNS = 80
-_LABEL = 11
+_LABEL = 12
 _MOST = 8  # rows of a kind
 
 Row = tuple[str, list[str]]  # a label and what stands beside it; nothing is shown without the latter
@@ -61,8 +61,8 @@ def _container(found: Found) -> Iterator[Row]:
         return
     listed = (found.node or {}).get("containers") or []
     name = next((str(one["name"]) for one in listed if one["vmid"] == found.target.vmid and one["name"]), "")
-    parts = [f"{found.target.vmid} {name}".rstrip(), f"init is {seen['init']}" if seen["init"] else ""]
-    yield "container", ["; ".join(filter(None, [*parts, str(seen["gpu_summary"])]))]
+    parts = [f"{found.target.vmid} {name}".rstrip(), "systemd" if seen["init"] == "systemd" else "no systemd"]
+    yield "container", [f"{', '.join(parts)}; GPUs: {seen['gpu_summary']}"]
     width = max((len(one["path"]) for one in seen["pythons"]), default=0)
     pythons = [
         f"{one['path']:<{width}}  {one['version']}  {'torch ' + one['torch'] if one['torch'] else 'no torch'}"
@@ -80,7 +80,8 @@ def _project(found: Found) -> Iterator[Row]:
     from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 
     named = found.project if isinstance(found.project, str) else ", ".join(found.project)
-    yield "project", [f"{named}: {seen['files']} files, {size(seen['total_bytes'])}, called {seen['name']}"]
+    count = f"{seen['files']} file{'' if seen['files'] == 1 else 's'}"
+    yield "project", [f"{named}: {count}, {size(seen['total_bytes'])}, called {seen['name']}"]
     yield (
         "left out",
         [", ".join(f"{number} {why}" for why, number in seen["left_out"].items())] * bool(seen["left_out"]),
@@ -88,7 +89,7 @@ def _project(found: Found) -> Iterator[Row]:
     yield "too big", [f"{one['path']}: {size(one['bytes'])} in {one['files']} files" for one in seen["big"][:_MOST]]
     yield "problem", [str(text) for text in seen["problems"]]
     if found.release is not None:
-        yield "deploy", [f"it would be: {found.release['summary']}"]
+        yield "deploy", [f"{'refused: ' * bool(found.release.get('failed'))}{found.release['summary']}"]
 
 
 def _warned(values: Mapping[str, Any]) -> Iterator[Row]:

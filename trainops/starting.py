@@ -88,11 +88,17 @@ def survey(
         target=wanted,
         project=short if len(short) > 1 else short[0],
         reason=result.reason,
-        message=result.message,
+        message=_message(result),
         node=_values(result, "node"),
         survey=_values(result, "survey"),
         release=_values(result, "release"),
     )
+
+
+def _message(result: Result) -> str:
+    """What went wrong, once: node and container are reached by one login, and fail by one sentence."""
+    steps = [step for host in result.hosts.values() for step in host.steps if step.failed or step.unreachable]
+    return "\n".join(dict.fromkeys(step.summary for step in steps)) or result.message
 
 
 def _near(path: str, cwd: Path) -> str:

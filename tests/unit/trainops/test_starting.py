@@ -1,0 +1,161 @@
+"""The files that ``trainops init`` writes, and its report, from what a survey found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainops.errors import FileExists, ProjectNotFound, WrongTarget
+from trainops.report import report
+from trainops.results import Reason
+from trainops.starting import Found, files, survey, write
+from trainops.targets import read_target
+
+NODE: dict[str, Any] = {
+    "node": "pve1",
+    "login": "root",
+    "may_enter": ["lxc-attach", "pct"],
+    "pve_version": "9.2.11",
+    "containers": [{"vmid": 200, "name": "train-a", "state": "running", "gpus": [0, 1]}],
+    "gpus": [{"index": index, "name": "NVIDIA H200", "memory_total_mib": 143771} for index in range(2)],
+    "gpu_summary": "2 of 2 idle, 0 MiB each, no holder",
+    "table": "vmid  state    name     GPUs of the node\n 200  running  train-a  0, 1",
+    "warnings": [],
+}
+SURVEY: dict[str, Any] = {
+    "python": "/root/venv/bin/python",
+    "pythons": [
+        {"path": "/root/venv/bin/python", "version": "3.12.3", "torch": "2.11.0", "environment": True},
+        {"path": "/usr/bin/python3", "version": "3.11.2", "torch": None, "environment": False},
+    ],
+    "root": "/root",
+    "root_reason": "train.py is there",
+    "init": "systemd",
+    "gpu_summary": "2 of 2 idle, 0 MiB each, no holder",
+    "files": 2,
+    "total_bytes": 18_000,
+    "name": "dflash",
+    "left_out": {"bytecode": 2},
+    "big": [{"path": "data", "bytes": 4_100_000_000, "files": 12, "exclude": "./data"}],
+    "problems": [],
+    "warnings": [],
+}
+RELEASE: dict[str, Any] = {"summary": "7c1e09a would go live at /root, 1 added, 1 changed", "failed": False}
+FOUND = Found(read_target("root@10.1.2.6:2222/200"), "scripts", Reason.OK, "", NODE, SURVEY, RELEASE)
+
+
+def loaded(found: Found) -> Any:
+    return yaml.safe_load(files(found)["inventory.yml"])
+
+
+def test_the_inventory_says_what_was_found() -> None:
+    assert loaded(FOUND) == {
+        "training": {
+            "hosts": {
+                "ct200": {
+                    "ansible_host": "10.1.2.6",
+                    "ansible_user": "root",
+                    "ansible_port": 2222,
+                    "proxmox_vmid": 200,
+                }
+            },
+            "vars": {
+                "ansible_connection": "trainops.proxmox.pct",
+                "training_project": "scripts",
+                "training_root": "/root",
+                "training_python": "/root/venv/bin/python",
+                "training_exclude": ["./data"],
+            },
+        }
+    }
+    text = files(FOUND)["inventory.yml"]
+    assert "# the node (pve1), not the container" in text
+    assert "# 3.12.3, torch 2.11.0" in text
+
+
+@pytest.mark.parametrize("path", ["a: b", "# x", "ümlaut dir", "- x", "yes", "123", "'"])
+def test_any_path_survives_the_inventory(path: str) -> None:
+    assert loaded(replace(FOUND, project=path))["training"]["vars"]["training_project"] == path
+    assert loaded(replace(FOUND, project=[path, "b"]))["training"]["vars"]["training_project"] == [path, "b"]
+
+
+def test_a_container_without_python_leaves_the_line_to_the_user() -> None:
+    found = replace(FOUND, survey={**SURVEY, "python": None, "pythons": []}, release=None)
+    assert "training_python" not in loaded(found)["training"]["vars"]
+    assert "# training_python:" in files(found)["inventory.yml"]
+    assert "python      none was found" in report(found, [])
+
+
+def test_the_report_fits_80_columns() -> None:
+    text = report(FOUND, ["inventory.yml"])
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.splitlines() == [
+        "node        pve1 at 10.1.2.6, Proxmox VE 9.2.11; root may enter containers by",
+        "              lxc-attach, pct",
+        "gpus        2 x NVIDIA H200, 143771 MiB",
+        "            2 of 2 idle, 0 MiB each, no holder",
+        "container   200 train-a, systemd; GPUs: 2 of 2 idle, 0 MiB each, no holder",
+        "python      /root/venv/bin/python  3.12.3  torch 2.11.0",
+        "            /usr/bin/python3       3.11.2  no torch",
+        "root        /root: train.py is there",
+        "project     scripts: 2 files, 18 kB, called dflash",
+        "left out    2 bytecode",
+        "too big     data: 4.1 GB in 12 files",
+        "deploy      7c1e09a would go live at /root, 1 added, 1 changed",
+        "wrote       inventory.yml",
+        "next        trainops deploy",
+    ]
+
+
+def test_without_a_container_the_report_lists_them() -> None:
+    found = Found(read_target("root@10.1.2.6"), ".", Reason.OK, "", NODE, None, None)
+    assert not found.ready
+    lines = report(found, []).splitlines()
+    assert "             200  running  train-a  0, 1" in lines
+    assert lines[-1] == "next        trainops init root@10.1.2.6/VMID"
+
+
+def test_a_failure_is_the_last_word() -> None:
+    found = Found(read_target("root@10.1.2.6/200"), ".", Reason.UNREACHABLE, "it does not answer", None, None, None)
+    assert report(found, []) == "failed      it does not answer"
+
+
+def test_files_are_written_once_and_never_over_others(tmp_path: Path) -> None:
+    assert write(FOUND, tmp_path) == ["inventory.yml", "ansible.cfg", "deploy_training.yml"]
+    assert write(FOUND, tmp_path) == []
+    (tmp_path / "inventory.yml").write_text("mine: {}\n")
+    (tmp_path / "ansible.cfg").unlink()
+    with pytest.raises(
+        FileExists, match=r"inventory\.yml of this folder has other content, nothing was written"
+    ) as told:
+        write(FOUND, tmp_path)
+    assert "proxmox_vmid: 200" in str(told.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deploy_training.yml", "inventory.yml"]
+    assert write(FOUND, tmp_path, force=True) == ["inventory.yml", "ansible.cfg"]
+    assert loaded(FOUND) == yaml.safe_load((tmp_path / "inventory.yml").read_text())
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ansible.cfg").mkdir()
+    with pytest.raises(FileExists, match=r"ansible\.cfg cannot be read: Is a directory"):
+        write(FOUND, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["ansible.cfg"]
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "error"),
+    [
+        ("root@", {}, WrongTarget),
+        ("root@127.0.0.1/200:/a", {"root": "/b"}, ProjectNotFound),
+        ("root@127.0.0.1/200", {"projects": ["/no/such/folder"]}, ProjectNotFound),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_asked(
+    target: str, options: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        survey(target, **options)
