@@ -165,7 +165,7 @@ class Http:
                 if re.search(pattern, text):
                     return ApiUntrusted(f"{server.name} {sentence.format(**_OPTIONS)}")
             return ApiUntrusted(f"{server.name}: TLS failed: {server.clean(text)}")
-        if isinstance(exc, self._libraries.TimedOut):
+        if isinstance(exc, self._libraries.TimedOut) or "Read timed out" in text:  # within an answer
             return ApiUnreachable(
                 f"{server.name} does not answer in time: check {_OPTIONS['host']} and the network, or raise "
                 f"{option('api_timeout')}, which is {self._timeout:g} s",
