@@ -25,7 +25,7 @@ left=12
 ask() {
   [ "$left" -gt 0 ] || exit 0
   left=$((left - 1))
-  version=$(timeout 5 "$1" -I -S -c 'import sys; print(sys.version.split()[0])' </dev/null 2>/dev/null)
+  version=$(timeout 5 "$1" -I -S -B -c 'import sys; print(sys.version.split()[0])' </dev/null 2>/dev/null)
   [ -n "$version" ] || return
   say tried "$version" "$1"
   case $version in 3.9*|3.[1-9][0-9]*|[4-9].*) say use "$1"; exit 0 ;; esac
