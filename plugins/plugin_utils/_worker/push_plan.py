@@ -140,7 +140,7 @@ def _state(fd: int, name: str, info: os.stat_result) -> dict[str, Any]:
     kind = "dir" if stat.S_ISDIR(info.st_mode) else "link" if stat.S_ISLNK(info.st_mode) else "file"
     state = {"type": kind, "mode": stat.S_IMODE(info.st_mode), "uid": info.st_uid, "gid": info.st_gid}
     state["size"] = info.st_size if kind == "file" else 0
-    state["links"] = info.st_nlink
+    state["freed"] = info.st_blocks * 512 if kind == "file" and info.st_nlink == 1 else 0
     if kind == "link":
         state["target"] = os.readlink(name, dir_fd=fd)
     return state
@@ -240,7 +240,7 @@ def check_space(folders: Folders, goal: Goal, items: list[Item]) -> None:
         device = os.fstat(fd).st_dev
         _shown, info = places.setdefault(device, (goal.shown(path), os.fstatvfs(fd)))
         need = _blocks(item.row.get("size", 0), info.f_frsize)
-        freed = _blocks(item.was["size"], info.f_frsize) if item.was and item.was["links"] == 1 else 0
+        freed = item.was["freed"] if item.was else 0  # less than its size where it has holes
         peaks[device] = max(peaks.get(device, 0), held.get(device, 0) + need)
         held[device] = held.get(device, 0) + need - freed
         names[device] = names.get(device, 1) + (item.action == "added")
