@@ -23,6 +23,13 @@ _NETWORK = (
     *("SSL_CERT_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
 )
+_INVENTORY = """\
+all:
+  hosts:
+    localhost:
+      ansible_connection: local
+      ansible_python_interpreter: "{{ ansible_playbook_python }}"
+"""
 _SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
@@ -39,8 +46,10 @@ class Place:
         for name in ("home", "tmp", "project/scripts"):
             (folder / name).mkdir(parents=True)
         (folder / "project/scripts/train.py").write_text("import json\n\nprint(json.dumps({}))\n")
-        (folder / "project/check.yml").write_text(check_play())
-        (folder / "project/deploy_training.yml").write_text(check_play())
+        for name in ("check.yml", "deploy_training.yml"):
+            (folder / "project" / name).write_text(check_play())
+        (folder / "project/ansible.cfg").write_text("[defaults]\ninventory = inventory.yml\n")
+        (folder / "project/inventory.yml").write_text(_INVENTORY)
         return cls(folder, folder / tools)
 
     @property

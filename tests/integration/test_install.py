@@ -145,9 +145,9 @@ CONNECTION = """\
 )
 def test_an_old_ansible_is_told_in_one_sentence(too_old: Place, playbook: str, callback: str) -> None:
     found = core_version(too_old)
-    (too_old.project / "inventory.yml").write_text(INVENTORY)
+    (too_old.project / "cluster.yml").write_text(INVENTORY)
     (too_old.project / "connection.yml").write_text(CONNECTION)
-    done = too_old.run("ansible-playbook", "-i", "inventory.yml", playbook, ANSIBLE_STDOUT_CALLBACK=callback)
+    done = too_old.run("ansible-playbook", "-i", "cluster.yml", playbook, ANSIBLE_STDOUT_CALLBACK=callback)
     output = done.stdout + done.stderr
     assert done.returncode != 0
     assert output.count(NEEDED.format(found)) == 1, output
@@ -167,8 +167,16 @@ def test_the_command_tells_it_too(tmp_path: Path, wheel: Path) -> None:
     place.said(UV, "pip", "install", "--quiet", "--python", place.bin / "python", "ansible-core==2.18.*")
     found = core_version(place)
     assert place.said("trainops", "--version").split()[-1] == VERSION
-    for argv in (["trainops", "deploy"], ["python", "-m", "trainops", "deploy"]):
-        done = place.run(*argv)
+    node = "root@127.0.0.1"
+    for argv in (
+        ["deploy"],
+        ["check"],
+        ["rollback"],
+        ["gpus", node],
+        ["init", node],
+        ["deploy", "scripts", f"{node}/200:/x"],
+    ):
+        done = place.run("trainops", *argv)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("trainops: " + NEEDED.format(found))
         assert len(done.stderr.splitlines()) == 1

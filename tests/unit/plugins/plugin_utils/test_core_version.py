@@ -36,3 +36,10 @@ def test_an_old_python_cannot_upgrade_it() -> None:
 def test_the_collection_and_the_package_ask_for_the_same_version() -> None:
     assert yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["requires_ansible"] == ">=%d.%d.0" % NEEDED
     assert '"ansible-core>=%d.%d"' % NEEDED in (ROOT / "pyproject.toml").read_text()
+
+
+def test_every_plugin_that_runs_on_the_controller_passes_the_check() -> None:
+    plugins = [path for kind in ("action", "callback", "connection") for path in (ROOT / "plugins" / kind).glob("*.py")]
+    assert plugins
+    checked = "from ansible_collections.trainops.proxmox.plugins.plugin_utils"
+    assert [path.name for path in plugins if checked not in path.read_text()] == []
