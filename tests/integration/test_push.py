@@ -250,7 +250,7 @@ def test_a_file_larger_than_the_memory_of_all_that_take_part(tmp_path: Path, roo
             stream.write(os.urandom(1 << 20))
     limited = '#!/bin/sh\nulimit -v 200000\nexec /usr/bin/python3 "$@"\n'
     shell(200, 'printf %s "$2" >"$1/python"; chmod 755 "$1/python"', root, limited)
-    ansible = [sys.executable, BIN / "ansible", "-i", inventory(), "ct200", "-m", PUSH]
+    ansible: list[str | Path] = [sys.executable, BIN / "ansible", "-i", inventory(), "ct200", "-m", PUSH]
     options = ["-a", f"src={tmp_path}/f dest={root}/f python={root}/python"]
     done = subprocess.run(
         ["sh", "-c", 'ulimit -v 500000; exec "$@"', "sh", *ansible, *options],
