@@ -40,8 +40,8 @@ exit 0
 
 # What core puts before the words of ssh, some versions twice.
 _OF_CORE = re.compile(
-    r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: '
-    r"|Failed to connect to the host via \w+: "
+    r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh:\s*'
+    r"|Failed to connect to the host via \w+:\s*"
 )
 
 

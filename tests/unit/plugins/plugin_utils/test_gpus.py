@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import gpus
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_view import parse_node_view
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.nvidia_smi import Answer
 
 from tests.unit.gpu_samples import (
     APP_HEADER,
+    FIXTURES,
     GPU_HEADER,
     VMID,
     answer,
@@ -316,3 +318,75 @@ def test_the_worker_is_asked_what_the_parser_expects() -> None:
     for query, header in zip(asked["queries"], (GPU_HEADER, APP_HEADER), strict=True):
         names = [column.partition(" [")[0] for column in header.split(", ")]
         assert query.partition("=")[2].split(",") == names
+
+
+def test_a_nodes_own_gpus_are_told_by_its_view_alone() -> None:
+    rows = [gpu_row(1, 1, "2048 MiB"), gpu_row(0, 0)]
+    listed = [f"{uuid(1)}, 841, 2040 MiB, python3"]
+    jobs = [process(841, 0, 1, vmid=201, inside=9, age=900), process(900, 0, vmid=None)]
+    found = gpus.node_snapshot(view(rows, listed, jobs))
+    assert [gpu.index for gpu in found.gpus] == [0, 1]
+    assert verdicts(found) == [OPENED, PROCESS]
+    assert [holders(gpu) for gpu in found.gpus] == [[(900, "node", None)], [(841, "other", 2040)]]
+    assert (found.view, found.view_reason, found.trouble, found.driver_version) == ("node", "", None, "580.159.04")
+    assert found.gpus[0].reasons[0] == "1 process holds it without memory yet, as seen from the node"
+
+
+@pytest.mark.parametrize("name", ["idle", "busy", "starting", "monitors", "fork", "orphan"])
+def test_recorded_nodes_have_no_holder_twice(name: str) -> None:
+    reading_, node = recorded(name)
+    alone, joined = gpus.node_snapshot(node), gpus.snapshot(reading_, node)
+    assert [gpu.verdict for gpu in alone.gpus] == [gpu.verdict for gpu in joined.gpus]
+    for gpu in alone.gpus:
+        pids = [holder.process.pid for holder in gpu.holders]
+        assert len(pids) == len(set(pids))
+
+
+def test_a_login_that_is_not_roots_sees_a_part() -> None:
+    found = gpus.node_snapshot(parse_node_view((FIXTURES / "user.view").read_text()))
+    assert found.view == "partial"
+    assert "not root" in found.view_reason
+    assert any("as far as this login sees" in reason for gpu in found.gpus for reason in gpu.reasons)
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "words", "number"),
+    [
+        ({"gpus": None, "apps": None, "tool": "", "devices": ()}, "not-found", "install the NVIDIA driver there", 0),
+        ({"gpus": None, "apps": None, "tool": "", "devices": (0, 1)}, "not-found", "no nvidia-smi on the PATH", 2),
+        ({"gpus": HUNG, "apps": HUNG, "devices": (0,)}, "timeout", "on the node: nvidia-smi did not answer", 1),
+        ({"gpus": Answer(6, "No devices were found\n"), "devices": ()}, "no-devices", "bound to the NVIDIA driver", 0),
+        ({"gpus": answer(GPU_HEADER, []), "devices": ()}, "no-devices", "nvidia-smi lists no GPU", 0),
+        (
+            {"gpus": Answer(255, "Failed to initialize NVML: Unknown Error\n"), "devices": (0,)},
+            "nvml-unknown-error",
+            "the node needs a restart",
+            1,
+        ),
+        (
+            {
+                "gpus": Answer(18, "Driver/library version mismatch\nNVML library version: 580.126\n"),
+                "version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build",
+            },
+            "version-mismatch",
+            "kernel module 580.159.04, library 580.126",
+            0,
+        ),
+    ],
+)
+def test_a_node_that_cannot_be_read_has_its_own_sentence(
+    values: dict[str, Any], code: str, words: str, number: int
+) -> None:
+    found = gpus.node_snapshot(view(**values))
+    assert found.trouble is not None
+    assert (found.trouble.code, len(found.gpus)) == (code, number)
+    assert words in found.trouble.text
+    assert "into the container" not in found.trouble.text
+    assert {gpu.verdict for gpu in found.gpus} <= {"unknown"}
+
+
+def test_holders_on_a_node_without_nvidia_smi_are_named() -> None:
+    jobs = [process(841, 1, vmid=201, inside=9)]
+    found = gpus.node_snapshot(view([], [], jobs, gpus=None, apps=None, tool="", devices=(0, 1)))
+    assert verdicts(found) == [("unknown", "not-found"), ("unknown", "not-found")]
+    assert [holders(gpu) for gpu in found.gpus] == [[], [(841, "other", None)]]
