@@ -85,7 +85,8 @@ options:
   vmid:
     description:
       - Id of the container, for a task on localhost.
-      - On a host with the connection P(trainops.proxmox.pct#connection) leave it out.
+      - On a host with the connection P(trainops.proxmox.pct#connection) leave it out. The options of the API are not
+        looked at there, and proxmoxer is not needed.
     type: int
   node_address:
     description:

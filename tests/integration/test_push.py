@@ -367,3 +367,14 @@ def test_vmid_on_a_host_that_is_a_container(tmp_path: Path, root: str) -> None:
     assert push(tmp_path, f"{root}/f", "f", vmid=200)["ct200"]["changed"]
     result = push(tmp_path, f"{root}/f", "f", vmid=201)["ct200"]
     assert (result["code"], "this host is container 200 already" in result["msg"]) == ("option", True), result
+
+
+def test_a_task_delegated_to_localhost(tmp_path: Path, root: str) -> None:
+    """The variables of the container's host say how to log in on its node."""
+    write(tmp_path, {"f": "x\n"})
+    local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    options = {"src": "f", "dest": f"{root}/f", "vmid": "{{ proxmox_vmid }}", "node_address": "{{ ansible_host }}"}
+    keywords: dict[str, Any] = {"delegate_to": "localhost", "vars": local}
+    for host, result in run_step(tmp_path, PUSH, options, inventory(), ",".join(HOSTS), **keywords).items():
+        assert (result["changed"], result["vmid"]) == (True, HOSTS[host]), result
+        assert inside(HOSTS[host], "cat", f"{root}/f") == "x\n"
