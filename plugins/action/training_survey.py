@@ -52,7 +52,7 @@ class ActionModule(NamedStep):
             "root": os.path.normpath(wish.root) if wish.root else None,
             "python": wish.python,
             "name": wish.name,
-            "names": wish.names[:1000],
+            "names": wish.names,
             "gpus": question,
         }
         timeout = 2 * float(options["nvidia_smi_timeout"]) + _MARGIN_SECONDS

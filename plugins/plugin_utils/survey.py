@@ -22,6 +22,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import la
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
 _MIB = 1024 * 1024
+_MOST_NAMES = 1000  # that are looked for: more tell nothing new
 _INSTALL = (
     "install one in the container (Debian: apt-get install python3 python3-venv), or name yours in option python when "
     "it is in an unusual place"
@@ -40,7 +41,7 @@ class Wish:
     @property
     def names(self) -> list[str]:
         """The project's top-level names."""
-        return self.project.names if self.project else []
+        return self.project.names[:_MOST_NAMES] if self.project else []
 
     @property
     def name(self) -> str | None:
@@ -72,7 +73,7 @@ def surveyed(wish: Wish, answer: Mapping[str, Any], gpus: Snapshot) -> dict[str,
         "root": root,
         "root_reason": reason,
         "roots": [{key: one[key] for key in ("path", "names", "deployed")} for one in places if one["names"]],
-        "init": visible(answer["init"]) if answer["init"] else None,
+        "init": _shown(answer["init"]) if answer["init"] else None,
         "disk_free_bytes": free,
         **gpus.as_result(),
         "gpu_summary": gpu_summary(gpus),
@@ -123,9 +124,9 @@ def _no_python(pythons: Sequence[Mapping[str, Any]]) -> str:
 def _python(row: Mapping[str, Any]) -> dict[str, Any]:
     torch = row["torch"]
     return {
-        "path": visible(str(row["path"])),
-        "version": visible(str(row["version"])),
-        "torch": visible(str(torch)) if torch else None,
+        "path": _shown(row["path"]),
+        "version": _shown(row["version"]),
+        "torch": _shown(torch) if torch else None,
         "environment": bool(row["environment"]),
     }
 
@@ -133,8 +134,8 @@ def _python(row: Mapping[str, Any]) -> dict[str, Any]:
 def _skipped(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     return [
         {
-            "path": visible(str(row["path"])),
-            "why": f"it or its environment belongs to {visible(str(row['owner'] or 'another user'))}",
+            "path": _shown(row["path"]),
+            "why": f"it or its environment belongs to {_shown(row['owner'] or 'another user')}",
         }
         for row in rows
     ]
@@ -142,13 +143,18 @@ def _skipped(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 def _can_be_written(path: object) -> bool:
     """Whether a path may stand in an inventory as it is: one with control characters is nobody's choice."""
-    return isinstance(path, str) and visible(path) == path
+    return isinstance(path, str) and _shown(path) == path
+
+
+def _shown(text: object) -> str:
+    """A text of the container as it may be printed: a file's name there need not even be one in UTF-8."""
+    return visible(str(text).encode("utf-8", "replace").decode("utf-8"))
 
 
 def _place(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "path": visible(str(row["path"])),
-        "names": [visible(str(name)) for name in row["names"]],
+        "path": _shown(row["path"]),
+        "names": [_shown(name) for name in row["names"]],
         "deployed": bool(row["deployed"]),
         "free": int(row["free"]),
     }

@@ -138,13 +138,15 @@ def test_nothing_that_a_terminal_obeys_is_shown_or_proposed() -> None:
     odd = answer(
         pythons=[python("/a\x1b[2J/python", torch="9"), python("/b", torch="2.0\x1b[31m")],
         places=[place("/a\x1b[2J", "model.py", "train.py"), place("/root")],
-        skipped=[{"path": "/s\x1b[2J", "owner": "ann\x1b[2J"}],
+        skipped=[{"path": "/s\x1b[2J", "owner": "ann\x1b[2J"}, {"path": "/caf\udce9", "owner": "ann"}],
         init="in\x1b[2Jit",
     )
     result = surveyed(wish(), odd, eight())
     assert (result["python"], result["root"]) == ("/b", "/root")
     assert "\x1b" not in repr(result).replace("\\\\x1b", "")
     assert not any("\x1b" in str(value) for value in result.values())
+    assert result["msg"].encode("utf-8")
+    assert "/caf? was not started" in result["msg"]
     assert "/s\\x1b[2J was not started, it or its environment belongs to ann\\x1b[2J" in result["msg"]
 
 
