@@ -65,8 +65,9 @@ class ActionModule(NamedStep):
         try:
             found = str(self._find_needle("files", src)).rstrip("/")
         except AnsibleError as error:
-            searched = dict.fromkeys(line.strip() for line in str(error.message).splitlines() if line.startswith("\t"))
-            where = f" (searched: {', '.join(searched)})".replace(" on the Ansible Controller.", "") if searched else ""
+            lines = str(error.message).replace(" on the Ansible Controller.", "").splitlines()
+            searched = dict.fromkeys(line.strip() for line in lines if line.startswith("\t"))
+            where = f" (searched: {', '.join(searched)})" if searched else ""
             raise OptionError(f"option src: there is no {src!r} on the controller: correct it{where}") from error
         return found + "/" if src.endswith("/") else found
 
