@@ -42,8 +42,9 @@ molecule: deps venv ## run the molecule scenarios on the lab
 	@molecule test --all
 
 .PHONY: docs
-docs: venv ## make docs/reference anew from the plugins' and roles' own documentation
+docs: venv ## make docs/reference anew from the plugins' own documentation, and docs/messages.md from the tests
 	@python tools/docs.py
+	@python -m tests.integration.messages
 
 .PHONY: lab
 lab: deps venv ## start the one-machine lab (or repair it)

@@ -23,6 +23,7 @@ from .store import (
     guarded,
     live_id,
     manifest_of,
+    open_root,
     open_store,
     project_names,
     releases,
@@ -77,10 +78,12 @@ def _require_live(store: Store) -> None:
 
 
 def _only_project(root: str) -> str:
+    os.close(open_root(root))  # or it says that there is no such folder
     names = project_names(root)
+    if not names:
+        raise WorkerError("nothing-live", f"nothing was deployed below {root}: deploy first, or correct training_root")
     if len(names) != 1:
-        found = ", ".join(names) or "none"
-        raise WorkerError("name", f"say which project below {root} to roll back: name (there: {found})")
+        raise WorkerError("name", f"say which project below {root} to roll back: name (there: {', '.join(names)})")
     return names[0]
 
 
