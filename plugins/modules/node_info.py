@@ -19,7 +19,7 @@ description:
     needs C(sh) alone, installs nothing and changes nothing. The Proxmox VE API is not asked, and neither is C(pct),
     each call of which takes more than a second.
   - The login is root's, or that of a user who may run C(sh) by C(sudo) without a password. Any other login gets what it
-    may see, and RV(warnings) say what is missing.
+    may see, and warnings say what is missing.
 extends_documentation_fragment:
   - trainops.proxmox.gpus
 options:

@@ -150,8 +150,7 @@ def _places(root: str | None, home: str, deadline: float) -> Iterator[str]:
     if root:
         yield root
     yield home
-    for base in (_HOMES, *_SHARED):
-        yield base
+    yield from (_HOMES, *_SHARED)
     for base in (home, _HOMES, *_SHARED):
         yield from children(base, deadline)[:_MOST_PLACES]
 
