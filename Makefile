@@ -54,6 +54,10 @@ lab: deps venv ## start the one-machine lab (or repair it)
 demo: deps venv ## run the main job on the lab and show it
 	@python -m lab.demo
 
+.PHONY: transcript
+transcript: deps venv ## play a user's first ten minutes on the lab and record them as docs/first-deploy.md
+	@python -m lab.first_deploy
+
 .PHONY: bench
 bench: deps venv ## measure deploys beside the bare commands, on the lab
 	@python -m bench
