@@ -37,7 +37,8 @@ options:
   ca_path:
     description:
       - File with the certificates of the authorities that may have signed the API's certificate, or
-        E(PROXMOX_CA_PATH). For a cluster's own certificates that is a copy of C(/etc/pve/pve-root-ca.pem).
+        E(PROXMOX_CA_PATH), as an absolute path. For a cluster's own certificates that is a copy of
+        C(/etc/pve/pve-root-ca.pem).
       - Without it and without O(api_fingerprint) the authorities count that the system trusts. The certificate is
         always verified.
     type: path

@@ -50,7 +50,7 @@ EXAMPLES = r"""
     api_host: "{{ proxmox_api_host }}"
     api_token_id: automation@pve!ansible
     api_token_secret: "{{ vault_proxmox_token_secret }}"
-    ca_path: files/pve-root-ca.pem
+    ca_path: "{{ playbook_dir }}/files/pve-root-ca.pem"
     vmid: "{{ proxmox_vmid }}"
     ready: true
     expect_address: "{{ ansible_host }}"

@@ -267,6 +267,12 @@ def test_the_login_may_come_from_the_environment(lab: Lab, folder: Path) -> None
     assert output.startswith("ct200  state    running on pve1")
 
 
+def test_a_relative_ca_path_counts_from_the_current_folder(lab: Lab, folder: Path) -> None:
+    (folder / "ca.pem").write_bytes(Path(lab.api.ca).read_bytes())
+    output = play(folder, "deploy_training.yml", "--limit", "ct200", "-e", "proxmox_api_ca_path=./ca.pem")
+    assert output.startswith("ct200  state    running on pve1")
+
+
 @pytest.mark.parametrize(
     ("callback", "arguments", "status"),
     [
