@@ -210,8 +210,10 @@ def test_a_deploy_asks_first(lab: Lab, folder: Path, root: str) -> None:
     with lab.counting("pve1") as sessions:
         assert play(folder, "deploy_training.yml", "--limit", "ct200", "--check").count("state    running") == 1
         assert sessions() > 0
-    back = play(folder, "trainops.proxmox.rollback_training", "--limit", "ct200", "-e", "proxmox_vmid=202", status=2)
-    assert "ct200  state    FAILED  container 202 (spare) on pve1 is stopped" in back
+    for playbook in ("rollback_training", "eject_training"):
+        arguments = ("--limit", "ct200", "-e", "proxmox_vmid=202")
+        refused = play(folder, f"trainops.proxmox.{playbook}", *arguments, status=2)
+        assert "ct200  state    FAILED  container 202 (spare) on pve1 is stopped" in refused
 
 
 @pytest.mark.parametrize(
