@@ -326,6 +326,16 @@ left_alone:
   contains:
     path: {description: Where it is., type: str, sample: /root/train.py}
     why: {description: What it is., type: str, sample: not the project's link but a file}
+running:
+  description: >-
+    Python programs in the container that run a script of the project. What they have loaded and opened they keep, what
+    they import or start from the release later is missing. In check mode too, so look before you eject.
+  returned: success, with O(state=ejected)
+  type: list
+  elements: dict
+  contains:
+    pid: {description: Its PID in the container., type: int, sample: 4711}
+    command: {description: Its command line., type: str, sample: python3 train.py}
 others:
   description: Other projects below the root.
   returned: success, with O(state=ejected)

@@ -29,6 +29,7 @@ def ejected(done: Mapping[str, Any], check_mode: bool, want_diff: bool) -> dict[
         "drift": done["altered"] if done["known"] else [],
         "left_alone": done["left"],
         "foreign": done["stays"],
+        "running": done["running"],
         "warnings": _warnings(done),
     }
     if want_diff:
@@ -102,6 +103,11 @@ def _warnings(done: Mapping[str, Any]) -> list[str]:
             "what is there is what you keep"
         )
     said += [f"{one['path']} is {one['why']}: it stays as it is" for one in done["left"]]
+    said += [
+        f"process {one['pid']} ({one['command']}) runs from a release that goes: what it has loaded and opened it "
+        "keeps, what it imports or starts from there later is missing"
+        for one in done["running"]
+    ]
     return said
 
 

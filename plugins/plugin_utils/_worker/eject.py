@@ -16,6 +16,7 @@ from .look import Verdict, verify
 from .mounts import mount_points
 from .names import link_target, our_links, owner_of, predicted_wait, root_lock
 from .plain import drop_links, finish_links, is_bridge, make_plain
+from .running import running
 from .scratch import clean, is_mark
 from .store import (
     HOME,
@@ -50,7 +51,8 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     type: file | folder | link | other}] that became plain; files: {path: entry} that were verified in them; altered:
     paths that somebody had changed in the live release, they stay as they are; known: whether there was a manifest to
     tell; left: [{path, why}] in the root that is not ours; removed: [{release_id, files, bytes}]; stays: paths below
-    .trainops/NAME that no manifest lists; waits_for: in check mode, who holds the lock now, or null.
+    .trainops/NAME that no manifest lists; running: [{pid, command}] of programs that were started from a release;
+    waits_for: in check mode, who holds the lock now, or null.
     """
     return guarded(lambda: _run(params), params["root"])
 
@@ -100,7 +102,8 @@ class Plan:
     live: the release that becomes plain files; names: those in the root that it does so for, ``missing`` ones among
     them, which have lost their link; moved: those that a run moved which then ended; stale: links of ours that lead
     nowhere; left: what stays in the root since it is not ours; removed: the releases that go; ours: whether there is
-    anything else of ours; stays: the paths below .trainops/NAME that are not ours.
+    anything else of ours; running: the programs that were started from a release; stays: the paths below
+    .trainops/NAME that are not ours.
     """
 
     def __init__(self, store: Store) -> None:
@@ -117,6 +120,7 @@ class Plan:
         self.left += _into_home(store, links)
         self.removed = [sizes(store, release) for release in trees(store) if release != self.live]
         self.ours = has_ours(store)
+        self.running = running(store)
         self.stays: list[str] = []
 
     def take_back(self, store: Store, others: list[str]) -> None:
@@ -250,7 +254,15 @@ def _result(params: dict[str, Any], store: Store | None, plan: Plan | None) -> d
         "waits_for": None,
     }
     if plan is None:
-        empty: dict[str, Any] = {"names": [], "altered": [], "left": [], "removed": [], "stays": [], "files": {}}
+        empty: dict[str, Any] = {
+            "names": [],
+            "altered": [],
+            "left": [],
+            "removed": [],
+            "stays": [],
+            "files": {},
+            "running": [],
+        }
         return {**found, **empty, "changed": False, "release_id": None, "known": True}
     return {
         **found,
@@ -263,6 +275,7 @@ def _result(params: dict[str, Any], store: Store | None, plan: Plan | None) -> d
         "left": plan.left,
         "removed": plan.removed,
         "stays": plan.stays,
+        "running": plan.running,
     }
 
 

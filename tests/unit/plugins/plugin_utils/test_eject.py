@@ -84,6 +84,13 @@ def test_what_was_altered_what_is_not_ours_and_what_stays_is_named(tmp_path: Pat
     assert step(tmp_path)["summary"].endswith(f"nothing changed; 1 file that no release lists stay in {home(tmp_path)}")
 
 
+def test_a_program_that_goes_on_is_warned_of(tmp_path: Path) -> None:
+    deploy(tmp_path, FILES)
+    found = eject.run(Controller({}), params(tmp_path, {}))  # type: ignore[arg-type]
+    done = ejected({**found, "running": [{"pid": 4711, "command": "python3 train.py"}]}, False, False)
+    assert [warning.partition(" runs from")[0] for warning in done["warnings"]] == ["process 4711 (python3 train.py)"]
+
+
 def test_a_lost_manifest_is_said(tmp_path: Path) -> None:
     deploy(tmp_path, FILES)
     home(tmp_path, "releases", release_id(rows(FILES)) + ".json").unlink()

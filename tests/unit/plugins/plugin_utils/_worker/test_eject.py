@@ -286,6 +286,25 @@ def test_an_open_file_is_the_one_in_the_root(tmp_path: Path) -> None:
     assert (tmp_path / "pkg" / "run.log").read_text() == "begun\nwent on\n"
 
 
+@pytest.mark.parametrize(
+    "script", ["train.py", "pkg/../train.py", "{root}/train.py", "{root}/.trainops/demo/current/train.py"]
+)
+def test_a_program_that_runs_from_a_release_is_named(tmp_path: Path, script: str) -> None:
+    deploy(tmp_path, {**FILES, "train.py": "print(flush=True)\ninput()\n"})
+    argv = [sys.executable, "-u", script.format(root=tmp_path), "--epochs", "3"]
+    other = [sys.executable, "-c", "print(flush=True)\ninput()"]
+    pipes: Any = {"cwd": tmp_path, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, **pipes) as process, subprocess.Popen(other, **pipes) as stranger:
+        assert process.stdout and stranger.stdout
+        assert (process.stdout.readline(), stranger.stdout.readline()) == (b"\n", b"\n")
+        expected = [{"pid": process.pid, "command": " ".join(argv)}]
+        assert ejected(tmp_path, check_mode=True)["running"] == expected
+        assert ejected(tmp_path)["running"] == expected
+        process.communicate(b"\n")
+        stranger.communicate(b"\n")
+    assert process.returncode == 0
+
+
 def test_a_project_that_others_write_in_is_not_trusted(tmp_path: Path) -> None:
     deploy(tmp_path, FILES)
     home(tmp_path).chmod(0o777)
