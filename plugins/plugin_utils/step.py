@@ -56,7 +56,7 @@ class StepAction(ActionBase):
             result.update(failed=True, msg=str(error), code="option")
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             display.vvv(traceback.format_exc())
-            text = f"{error!r}: either a fault of trainops, or not the worker that was sent has answered (-vvv tells where)"
+            text = f"{error!r}: a fault of trainops, or it was not the worker that was sent which answered (see -vvv)"
             result.update(failed=True, msg=text, code="protocol")
         if result.get("warnings"):
             # Ansible prints them without the host, among those of other hosts.

@@ -29,9 +29,9 @@ def test_step_line_has_columns(host: str, width: int, step: str, text: str, expe
     assert lines.step_line(host, width, step, text) == expected
 
 
-def test_every_action_of_the_collection_has_a_word() -> None:
-    actions = {f"trainops.proxmox.{path.stem}" for path in (ROOT / "plugins/action").glob("*.py")}
-    assert actions == set(lines.STEPS)
+def test_every_module_of_the_collection_has_a_word() -> None:
+    modules = {f"trainops.proxmox.{path.stem}" for path in (ROOT / "plugins/modules").glob("*.py")}
+    assert modules == set(lines.STEPS)
 
 
 @pytest.mark.parametrize(
