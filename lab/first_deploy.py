@@ -49,8 +49,7 @@ _HEAD = f"""\
 
 You have a Proxmox VE node that you reach by `ssh root@{NODE}`, a container on it, and a folder with two training
 scripts. Below is everything you type until they are deployed, and everything that is printed. It was recorded on the
-[lab](../lab/README.md), where {NODE} is the node pve1; `make transcript` plays and records it again, and a test
-compares.
+repository's lab, where {NODE} is the node pve1; `make transcript` plays and records it again, and a test compares.
 """
 
 

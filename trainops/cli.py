@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -160,12 +161,17 @@ def rollback(targets: Sequence[str], **options: Any) -> None:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @_PYTHON
 @_NAME
+@click.option("--yes", is_flag=True, help="Do not ask; where nobody is at a terminal nobody is asked.")
 @_shared_options
-def eject(targets: Sequence[str], **options: Any) -> None:
+def eject(targets: Sequence[str], yes: bool, **options: Any) -> None:
     """Turn the links in containers back into plain files.
 
-    The files of the live release stay where they are; everything of trainops goes, earlier releases too.
+    The files of the live release stay where they are; everything of trainops goes, earlier releases too, and with them
+    what was there before the first deploy (release "adopted").
     """
+    if not (yes or options["check_mode"]) and sys.stdin.isatty():
+        question = 'Earlier releases go, also "adopted", what was there before the first deploy. Go on?'
+        click.confirm(question, abort=True, err=True)
     _run(trainops.eject, options, target=targets or None)
 
 

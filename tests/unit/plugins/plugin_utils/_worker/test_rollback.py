@@ -88,7 +88,7 @@ def test_nothing_was_ever_released(tmp_path: Path) -> None:
 
 
 def test_the_only_project_needs_no_name(tmp_path: Path) -> None:
-    assert "there: none" in refusal(roll_back, tmp_path, name=None).message
+    assert f"nothing was deployed below {tmp_path}" in refusal(roll_back, tmp_path, name=None).message
     deploy(tmp_path, A)
     deploy(tmp_path, B)
     assert roll_back(tmp_path, name=None)["name"] == "demo"
