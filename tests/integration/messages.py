@@ -238,8 +238,8 @@ def _tried(one: Mistake) -> str:
 _HEAD = f"""\
 # Messages
 
-What each mistake says, and the commands with which that was tried on the lab (`lab/README.md` of the repository), whose node pve1 is
-{NODE}. A test runs every line and compares the message; this page is written from its table by `make docs`.
+What each mistake says, and the commands with which that was tried on the repository's lab, whose node pve1 is {NODE}.
+A test runs every line and compares the message; this page is written from its table by `make docs`.
 
 Exit statuses of `trainops`: 0 all is well, 1 a host failed, 2 the command line or an inventory is wrong, 3 a host could
 not be reached, 4 not finished within `--timeout`, 5 `ansible-playbook` ended without its account, 130 canceled. Those
