@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -73,17 +72,7 @@ class Transcript:
     def type(self, line: str, status: int = 0) -> str:
         """Run a command line as that user does, and record it. Surprise when it ends with another status."""
         address = self.lab.address("pve1")
-        done = subprocess.run(
-            stranger.argv(self.lab, ["bash", "-c", line.replace(NODE, address)]),
-            cwd=self.folder,
-            env=stranger.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        done = stranger.run(self.lab, ["bash", "-c", line.replace(NODE, address)], self.folder)
         shown = done.stdout.replace(address, NODE).replace(str(self.folder), f"/home/you/{_FOLDER}")
         shown = shown.replace(sys.executable, "/home/you/venv/bin/python")
         shown = re.sub(r" +$|^Welcome to .*\n", "", shown, flags=re.MULTILINE)  # the greeting of the lab's nodes

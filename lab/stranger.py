@@ -9,6 +9,7 @@ Commands run in a mount namespace of their own, in which /etc/ssh/ssh_config.d h
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,3 +37,18 @@ def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "TRAINOPS_"))}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     return {**kept, "PATH": path, "LC_ALL": "C.UTF-8", "COLUMNS": "80", "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1"}
+
+
+def run(lab: Lab, command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder as that user; what it printed on either stream is in `stdout`."""
+    return subprocess.run(
+        argv(lab, command),
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -67,17 +66,7 @@ def said(lab: Lab, folder: Path, line: str) -> tuple[int, str]:
     """How a command line ends, and all that it prints, with the addresses of the docs."""
     address = lab.address("pve1")
     where = folder / FRESH if line.startswith("trainops init") else folder
-    done = subprocess.run(
-        stranger.argv(lab, shlex.split(line.replace(NODE, address))),
-        cwd=where,
-        env=stranger.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = stranger.run(lab, shlex.split(line.replace(NODE, address)), where)
     return done.returncode, done.stdout.replace(address, NODE).replace(str(folder), "/home/you/training")
 
 
