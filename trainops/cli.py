@@ -97,6 +97,8 @@ def init(target: str, projects: Sequence[str], as_json: bool, force: bool, **opt
     TARGET is [USER@]ADDRESS[:PORT] for a list of the node's containers, with /VMID to go on. Nothing is changed there;
     inventory.yml, ansible.cfg and deploy_training.yml are written here.
     """
+    if sys.stderr.isatty():
+        print(f"looking at {target} ...", file=sys.stderr, flush=True)
     with errors_told(as_json):
         found = starting.survey(target, projects, **options)
         written = starting.write(found, Path.cwd(), force=force) if found.ready else []
