@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,9 +14,10 @@ from click.shell_completion import get_completion_class
 
 import trainops
 from trainops import starting
+from trainops.errors import FileExists
 from trainops.extravars import read_extravars
-from trainops.presenting import EPILOG, EXIT_CODES, JSON, errors_told, mistakes_told, present, print_json
-from trainops.report import report
+from trainops.presenting import EPILOG, EXIT_CODES, JSON, aborted, errors_told, mistakes_told, present, print_json
+from trainops.report import found_text, report
 from trainops.results import Result
 from trainops.targets import FORM, looks_like_target
 
@@ -33,6 +35,7 @@ def _shared_options(function: Function) -> Function:
             "-i",
             "--inventory",
             multiple=True,
+            type=click.Path(),
             metavar="PATH",
             help="Inventory instead of the one of ansible.cfg; may be repeated.",
         ),
@@ -85,14 +88,21 @@ def main() -> None:
 
 @main.command(epilog=EPILOG)
 @click.argument("target", metavar="TARGET")
-@click.option("--project", "projects", multiple=True, metavar="PATH", help="What to deploy [the current folder].")
+@click.option(
+    "--project",
+    "projects",
+    multiple=True,
+    type=click.Path(),
+    metavar="PATH",
+    help="What to deploy [the current folder].",
+)
 @click.option("--root", metavar="FOLDER", help="The folder in the container where it will appear.")
 @_PYTHON
 @click.option("--force", is_flag=True, help="Overwrite files that are there with other content.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End it then.")
 @_AS_JSON
 def init(target: str, projects: Sequence[str], as_json: bool, force: bool, **options: Any) -> None:
-    """Look at a node or container and prepare this folder for deploys.
+    """Look at a node or container, prepare this folder.
 
     TARGET is [USER@]ADDRESS[:PORT] for a list of the node's containers, with /VMID to go on. Nothing is changed there;
     inventory.yml, ansible.cfg and deploy_training.yml are written here.
@@ -101,7 +111,12 @@ def init(target: str, projects: Sequence[str], as_json: bool, force: bool, **opt
         print(f"looking at {target} ...", file=sys.stderr, flush=True)
     with errors_told(as_json):
         found = starting.survey(target, projects, **options)
-        written = starting.write(found, Path.cwd(), force=force) if found.ready else []
+        try:
+            written = starting.write(found, Path.cwd(), force=force) if found.ready else []
+        except FileExists:
+            if not as_json:
+                print(found_text(found))
+            raise
     if as_json:
         print_json({**found.as_dict(), "written": written})
     else:
@@ -110,7 +125,7 @@ def init(target: str, projects: Sequence[str], as_json: bool, force: bool, **opt
 
 
 @main.command(epilog=EPILOG)
-@click.argument("what", nargs=-1, metavar="[PROJECT]... [TARGET]...")
+@click.argument("what", nargs=-1, type=click.Path(), metavar="[PROJECT]... [TARGET]...")
 @_PYTHON
 @_NAME
 @_shared_options
@@ -124,16 +139,18 @@ def deploy(what: Sequence[str], **options: Any) -> None:
 
 
 @main.command(epilog=EPILOG)
-@click.argument("what", nargs=-1, metavar="[PROJECT]... [TARGET]...")
-@click.option("--python", metavar="PATH", help="The interpreter: of this machine, or with TARGET of the container.")
+@click.argument("what", nargs=-1, type=click.Path(), metavar="[PROJECT]... [TARGET]...")
+@click.option("--python", metavar="PATH", help="The interpreter: of this machine, or of the container.")
+@click.option("--in-container", is_flag=True, help="By the Python of the containers of this folder's inventory.")
 @_shared_options
-def check(what: Sequence[str], **options: Any) -> None:
+def check(what: Sequence[str], in_container: bool, **options: Any) -> None:
     """Check that the scripts compile and their imports resolve.
 
-    On this machine, where modules that only a container has are warnings; with TARGET by the container's own Python.
+    On this machine, where modules that only a container has are warnings; with TARGET or --in-container by the
+    container's own Python.
     """
     projects, targets = _told_apart(what)
-    _run(trainops.check, options, project=projects, target=targets)
+    _run(trainops.check, options, project=projects, target=targets, in_container=in_container)
 
 
 @main.command(epilog=EPILOG)
@@ -171,9 +188,12 @@ def eject(targets: Sequence[str], yes: bool, **options: Any) -> None:
     The files of the live release stay where they are; everything of trainops goes, earlier releases too, and with them
     what was there before the first deploy (release "adopted").
     """
-    if not (yes or options["check_mode"]) and sys.stdin.isatty():
-        question = 'Earlier releases go, also "adopted", what was there before the first deploy. Go on?'
-        click.confirm(question, abort=True, err=True)
+    if not (yes or options["check_mode"]) and _at_a_terminal():
+        where = ", ".join(targets) or options["limit"] or "all hosts of the inventory"
+        question = f'{where}: earlier releases go, also "adopted" (what was there before the first deploy). Go on?'
+        with errors_told(options["as_json"]), aborted():
+            if not click.confirm(question, err=True):
+                raise KeyboardInterrupt
     _run(trainops.eject, options, target=targets or None)
 
 
@@ -182,7 +202,10 @@ def eject(targets: Sequence[str], yes: bool, **options: Any) -> None:
 def completion(shell: str) -> None:
     """Print what makes a shell complete this command.
 
-    For bash: trainops completion bash > ~/.local/share/bash-completion/completions/trainops
+    \b
+    For bash, for example:
+      trainops completion bash \\
+        > ~/.local/share/bash-completion/completions/trainops
     """
     complete = get_completion_class(shell)
     if complete is None:
@@ -191,7 +214,12 @@ def completion(shell: str) -> None:
 
 
 for _command in (deploy, rollback, eject):
-    _command.help = f"{_command.help}\n\n{_TARGET_HELP}"
+    _command.help = f"{cleandoc(_command.help or '')}\n\n{_TARGET_HELP}"
+
+
+def _at_a_terminal() -> bool:
+    """Whether there is somebody who could answer a question."""
+    return sys.stdin.isatty()
 
 
 def _told_apart(words: Sequence[str]) -> tuple[list[str] | None, list[str] | None]:

@@ -41,16 +41,21 @@ def deploy(
 
 
 def check(
-    project: Texts | None = None, target: Texts | None = None, *, python: str | None = None, **options: Any
+    project: Texts | None = None,
+    target: Texts | None = None,
+    *,
+    python: str | None = None,
+    in_container: bool = False,
+    **options: Any,
 ) -> Result:
     """Check that the sources compile and their imports resolve: on this machine, or by a container's own Python.
 
-    Without ``target`` no container is reached: ``python`` is then an interpreter of this machine. Modules that it does
-    not have are warnings, unless it was named here. Without an ansible.cfg in the current folder no inventory is needed
-    either. Arguments and errors as those of :func:`deploy`.
+    Without ``target`` and ``in_container`` (those of the inventory) no container is reached: ``python`` is then an
+    interpreter of this machine. Modules that it does not have are warnings, unless it was named here. Without an
+    ansible.cfg in the current folder no inventory is needed either. Arguments and errors as those of :func:`deploy`.
     """
     given: dict[str, Any]
-    if target is None:
+    if target is None and not in_container:
         given = {"training_check_python": python and _command(python, _cwd(options))}
         if options.get("inventory") is None and not (_cwd(options) / "ansible.cfg").exists():
             project = "." if project is None else project
@@ -92,7 +97,7 @@ def gpus(target: Texts | None = None, **options: Any) -> Result:
     """
     targets = [read_target(text) for text in _texts(target)]
     if not targets:
-        _somewhere(options)
+        _somewhere(options, "name a node (trainops gpus root@NODE) or a container")
         return run_playbook("gpu_status", **options)
     _alone(options)
     bare = [one for one in targets if one.vmid is None]
@@ -124,17 +129,16 @@ def _ordered(
     return {**options, "inventory": containers(targets, values, need_root=need_root)}
 
 
-def _somewhere(options: Mapping[str, Any]) -> None:
+def _somewhere(
+    options: Mapping[str, Any], fix: str = "begin with trainops init root@NODE, or name the container"
+) -> None:
     """Raises InventoryNotFound where Ansible would find no inventory, and warn thrice before our sentence comes."""
     if options.get("inventory") is not None or any(os.environ.get(name) for name in ("ANSIBLE_INVENTORY", _CONFIG)):
         return
     cwd = _cwd(options)
     places = [cwd / "ansible.cfg", Path("~/.ansible.cfg").expanduser(), *map(Path, _SYSTEM)]
     if not any(place.exists() for place in places):
-        raise InventoryNotFound(
-            f"there is no inventory for {cwd}: begin with trainops init root@NODE, or name the container on the line "
-            f"({FORM}), or an inventory with -i"
-        )
+        raise InventoryNotFound(f"there is no inventory for {cwd}: {fix} on the line ({FORM}), or an inventory with -i")
 
 
 def _alone(options: Mapping[str, Any]) -> None:

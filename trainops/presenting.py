@@ -79,6 +79,16 @@ def errors_told(as_json: bool) -> Iterator[None]:
         sys.exit(EXIT_CODES[Reason.CANCELED])
 
 
+@contextlib.contextmanager
+def aborted() -> Iterator[None]:
+    """Ctrl-C at a question is an interrupt as anywhere else."""
+    try:
+        yield
+    except click.Abort as error:
+        print(file=sys.stderr)
+        raise KeyboardInterrupt from error
+
+
 def present(operation: Callable[[Output, bool], Result], as_json: bool) -> None:
     """Run one operation, print its lines as they come, and end with the status that fits.
 

@@ -18,7 +18,19 @@ Row = tuple[str, list[str]]  # a label and what stands beside it; nothing is sho
 
 def report(found: Found, written: Sequence[str]) -> str:
     """The report, its last line the next command."""
-    rows = [*_node(found), *_container(found), *_project(found), *_end(found, written)]
+    return _joined([*_found(found), *_end(found, written)])
+
+
+def found_text(found: Found) -> str:
+    """The report without its end: what was found."""
+    return _joined(_found(found))
+
+
+def _found(found: Found) -> list[Row]:
+    return [*_node(found), *_container(found), *_project(found)]
+
+
+def _joined(rows: Iterable[Row]) -> str:
     return "\n".join(line for label, texts in rows for line in _laid_out(label, texts))
 
 
@@ -86,10 +98,18 @@ def _project(found: Found) -> Iterator[Row]:
         "left out",
         [", ".join(f"{number} {why}" for why, number in seen["left_out"].items())] * bool(seen["left_out"]),
     )
-    yield "too big", [f"{one['path']}: {size(one['bytes'])} in {one['files']} files" for one in seen["big"][:_MOST]]
+    yield (
+        "too big",
+        [
+            f"{one['path']}: {size(one['bytes'])} in {one['files']} file{'' if one['files'] == 1 else 's'}"
+            for one in seen["big"][:_MOST]
+        ],
+    )
     yield "problem", [str(text) for text in seen["problems"]]
     if found.release is not None:
         yield "deploy", [f"{'refused: ' * bool(found.release.get('failed'))}{found.release['summary']}"]
+    elif not (seen["problems"] or seen["big"]):
+        yield "deploy", ["refused as things are: see above"]
 
 
 def _warned(values: Mapping[str, Any]) -> Iterator[Row]:
@@ -103,4 +123,9 @@ def _end(found: Found, written: Sequence[str]) -> Iterator[Row]:
         yield "next", [f"trainops init {found.target.text.rstrip('/')}/VMID"]
     else:
         yield "wrote", [", ".join(written) or "nothing: the three files are as they would be"]
-        yield "next", ["trainops deploy"]
+        yield "next", ["settle what is refused, then: trainops deploy" if _refused(found) else "trainops deploy"]
+
+
+def _refused(found: Found) -> bool:
+    """Whether a deploy would not do as things are."""
+    return found.release is None or bool(found.release.get("failed"))

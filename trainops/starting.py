@@ -120,23 +120,28 @@ def files(found: Found) -> dict[str, str]:
 
 def inventory(found: Found) -> str:
     """The text of inventory.yml, with what was found as comments."""
-    target, seen = found.target, found.survey or {}
-    node = (found.node or {}).get("node")
-    host = [
+    seen = found.survey or {}
+    values = [
+        "    ansible_connection: trainops.proxmox.pct",
+        *_project(found.project),
+        f"    training_root: {_scalar(seen.get('root') or found.target.root or '/root')}",
+        *_python(seen),
+        *_big(seen),
+    ]
+    return _HEAD + "\n".join(["---", "training:", "  hosts:", *_host(found), "  vars:", *values]) + "\n"
+
+
+def _host(found: Found) -> list[str]:
+    """The lines of the container among the hosts."""
+    target, node = found.target, (found.node or {}).get("node")
+    lines = [
+        f"    ct{target.vmid}:",
         f"      ansible_host: {_scalar(target.address)}" + (f" # the node ({node}), not the container" if node else ""),
         f"      ansible_user: {_scalar(target.user)}" if target.user else "",
         f"      ansible_port: {target.port}" if target.port else "",
         f"      proxmox_vmid: {target.vmid}",
     ]
-    values = [
-        "    ansible_connection: trainops.proxmox.pct",
-        *_project(found.project),
-        f"    training_root: {_scalar(seen.get('root') or target.root or '/root')}",
-        *_python(seen),
-        *_big(seen),
-    ]
-    lines = ["---", "training:", "  hosts:", f"    ct{target.vmid}:", *host, "  vars:", *values]
-    return _HEAD + "\n".join(line for line in lines if line) + "\n"
+    return [line for line in lines if line]
 
 
 def _scalar(value: Any) -> str:
@@ -182,7 +187,8 @@ def write(found: Found, folder: Path, *, force: bool = False) -> list[str]:
     if other and not force:
         raise FileExists(
             f"{' and '.join(other)} of this folder {'have' if len(other) > 1 else 'has'} other content, nothing was "
-            f"written: run it in another folder, overwrite with --force, or add this yourself:\n\n{wanted[other[0]]}"
+            "written: overwrite with --force, go to another folder, or add this below hosts of the group training:\n\n"
+            + "\n".join(_host(found))
         )
     changed = [name for name in wanted if there[name] != wanted[name]]
     for name in changed:

@@ -45,7 +45,7 @@ def looks_like_target(text: str) -> bool:
 def read_target(text: str) -> Target:
     """Read a target of one of the two forms. Raises WrongTarget, which says what is wrong with it."""
     match = _PARTS.fullmatch(text)
-    if match is None:
+    if match is None or match["address"].isdecimal():
         raise WrongTarget(f"{text!r} is no target: write {FORM}")
     return Target(
         text=text,
@@ -92,7 +92,8 @@ def containers(targets: Sequence[Target], variables: Mapping[str, Any], *, need_
     """
     for target in targets:
         if target.vmid is None:
-            raise WrongTarget(f"{target.text!r} names no container: write {FORM}")
+            hint = "" if "@" in target.text else f" (a host of the inventory: --limit {target.text})"
+            raise WrongTarget(f"{target.text!r} names no container: write {FORM}{hint}")
         if need_root and target.root is None:
             raise WrongTarget(f"{target.text!r} names no folder in the container: write {target.text}:/root")
     names = _names(targets)

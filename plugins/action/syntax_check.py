@@ -58,7 +58,8 @@ class ActionModule(NamedStep):
             sources(project.files),
             teller(display.display, task_vars, "check"),
         )
-        result = outcome(reply.result, kind, config, unread, room(task_vars, "check"))
+        elsewhere = options["missing_modules"] == "warning"
+        result = outcome(reply.result, kind, config, unread, room(task_vars, "check"), elsewhere)
         if question is None:
             return result
         return with_gpus(

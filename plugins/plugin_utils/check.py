@@ -169,16 +169,17 @@ def outcome(
     config: Sequence[Problem],
     unread: Sequence[Mapping[str, str]],
     room: int,
+    elsewhere: bool = False,
 ) -> dict[str, Any]:
     """The step's result from the worker's `reply`, the problems of configuration files, and which were not read.
 
-    `room` is how many columns there are for the line.
+    `room` is how many columns there are for the line. `elsewhere`: the project will run by another interpreter.
     """
     problems = in_order([*problems_of(reply), *config])
     compiled = sum(1 for one in kind.values() if one == PYTHON)
     parsed = sum(1 for one in kind.values() if one not in (PYTHON, OPAQUE)) - len(unread)
     failed = any(one.severity == "error" for one in problems)
-    line = summary(reply["python"], compiled, parsed, problems, room)
+    line = summary(reply["python"], compiled, parsed, problems, room, elsewhere)
     result = {
         "summary": line,
         "msg": "\n".join(map(str, problems)) if problems else " ".join(line.split()),
@@ -237,7 +238,14 @@ def _warned(result: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
     return {**result, "warnings": [*result.get("warnings", []), *warnings]}
 
 
-def summary(python: Mapping[str, str], compiled: int, parsed: int, problems: Sequence[Problem], room: int) -> str:
+def summary(
+    python: Mapping[str, str],
+    compiled: int,
+    parsed: int,
+    problems: Sequence[Problem],
+    room: int,
+    elsewhere: bool = False,
+) -> str:
     """The one line that a person reads. `compiled` Python files, `parsed` files of other kinds.
 
     The interpreter stands apart where `room` columns are enough for that.
@@ -251,9 +259,12 @@ def summary(python: Mapping[str, str], compiled: int, parsed: int, problems: Seq
         parts.append(f"{compiled} {'file compiles' if compiled == 1 else 'files compile'}")
     if parsed:
         parts.append(f"{parsed} {'parses' if parsed == 1 else 'parse'}")
-    parts += ["imports resolve"] if compiled else [] if parsed else ["nothing to check"]
+    imports = "imports among them resolve" if elsewhere else "imports resolve"
+    parts += [imports] if compiled else [] if parsed else ["nothing to check"]
     if problems:
         parts.append(f"{len(problems)} {'warning' if len(problems) == 1 else 'warnings'}")
     found, interpreter = ", ".join(parts), f"{python['path']} {python['version']}"
+    if elsewhere:
+        interpreter = f"on this machine, by {interpreter}"
     gap = _GAP if len(found) + _GAP + len(interpreter) <= room else 2
     return f"{found}{'':{gap}}{interpreter}"

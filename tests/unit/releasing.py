@@ -155,6 +155,8 @@ def home(root: Path, *parts: str) -> Path:
 def leftovers(root: Path) -> list[str]:
     """What is below .trainops/demo although no finished run leaves it there."""
     known = {"current", "releases", "activations", "lock"}
+    if not home(root).exists():  # nothing was ever released
+        return []
     odd = [name for name in os.listdir(home(root)) if name not in known]
     names = set(os.listdir(home(root, "releases")))
     odd += [name for name in names if name.removesuffix(".json") == name and name + ".json" not in names]

@@ -203,7 +203,7 @@ def _played_down(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield one if "module" not in one else dict(one, message=f"there is no {one['module']}{one['message']}")
         elif one["module"] not in told:
             told.add(one["module"])
-            text = f"{sys.executable} has no {one['module']}, so whether it is where this runs was not looked at"
+            text = f"{sys.executable} has no {one['module']}, and where this will run was not looked"
             yield dict(one, severity=WARNING, message=text)
 
 

@@ -204,7 +204,9 @@ def _only_project(root: str) -> str | None:
     """The only project below ``root``, None when there is none. Raises WorkerError when there are several."""
     names = _projects(root)
     if len(names) > 1:
-        raise WorkerError("name", f"say which project below {root} to eject: name (there: {', '.join(names)})")
+        raise WorkerError(
+            "name", f"say which project below {root} to eject, by option name (there: {', '.join(names)})"
+        )
     return names[0] if names else None
 
 

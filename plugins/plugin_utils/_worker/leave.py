@@ -137,6 +137,16 @@ def remove_home(root: int, home: int) -> bool:
     return gone
 
 
+def unmake(store: Store, who: str) -> None:
+    """Remove the folders that a deploy made which was refused, when nothing was ever released there.
+
+    The caller holds the project's lock.
+    """
+    names = set(os.listdir(store.home_fd))
+    if names <= {"lock", "releases"} and not os.listdir(store.releases_fd):
+        remove_folders(store, who)
+
+
 def _unlink(folder: int, name: str) -> None:
     info = lstat(folder, name)
     if info and stat.S_ISREG(info.st_mode):

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from .channel import WorkerError
 from .history import settle, settled
 from .lock import Locked
 from .look import Look, look, verify
@@ -127,23 +130,34 @@ def _live_activation(store: Store) -> int:
 
 def _deploy(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     with Locked(params["root"], params["name"], params["who"], params["patience"], create=True) as store:
-        kept = clean(store)
-        settle(store)
-        plan = Plan(store, params, repair=True)
-        if plan.live:
-            switched = _refresh(store, params, plan)
-        else:
-            from .build import replace  # only what is needed is compiled: most deploys change nothing
-            from .prune import to_prune_first
-            from .space import make_room
+        try:
+            return _deploy_into(store, channel, params)
+        except (OSError, WorkerError):
+            from .leave import unmake  # only where something went wrong
 
-            first = to_prune_first(store, plan.release, plan.keeper, params["keep"])
-            pruned, foreign = make_room(store, *plan.needs(), first)
-            switched = replace(channel, store, params, plan)
-            switched.pruned = sorted([*pruned, *switched.pruned])
-            switched.foreign[:0] = foreign
-        switched.foreign[:0] = kept
-        return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
+            with contextlib.suppress(OSError):
+                unmake(store, params["who"])
+            raise
+
+
+def _deploy_into(store: Store, channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
+    kept = clean(store)
+    settle(store)
+    plan = Plan(store, params, repair=True)
+    if plan.live:
+        switched = _refresh(store, params, plan)
+    else:
+        from .build import replace  # only what is needed is compiled: most deploys change nothing
+        from .prune import to_prune_first
+        from .space import make_room
+
+        first = to_prune_first(store, plan.release, plan.keeper, params["keep"])
+        pruned, foreign = make_room(store, *plan.needs(), first)
+        switched = replace(channel, store, params, plan)
+        switched.pruned = sorted([*pruned, *switched.pruned])
+        switched.foreign[:0] = foreign
+    switched.foreign[:0] = kept
+    return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
 
 
 def _refresh(store: Store, params: dict[str, Any], plan: Plan) -> Switched:

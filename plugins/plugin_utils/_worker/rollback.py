@@ -83,7 +83,9 @@ def _only_project(root: str) -> str:
     if not names:
         raise WorkerError("nothing-live", f"nothing was deployed below {root}: deploy first, or correct training_root")
     if len(names) != 1:
-        raise WorkerError("name", f"say which project below {root} to roll back: name (there: {', '.join(names)})")
+        raise WorkerError(
+            "name", f"say which project below {root} to roll back, by option name (there: {', '.join(names)})"
+        )
     return names[0]
 
 
@@ -164,6 +166,11 @@ def choose(to: str | None, records: list[dict[str, Any]], ids: list[str], live: 
     matches = [release for release in ids if release == to] or [release for release in ids if release.startswith(to)]
     if len(matches) == 1 and (len(to) >= 4 or matches[0] == to):
         return matches[0]
+    if to == ADOPTED:
+        raise WorkerError(
+            "unknown-release",
+            f"nothing was there before the first deploy below {root}; the last activations: {history}",
+        )
     what = f"means {len(matches)} releases" if len(matches) > 1 else "is no activation and no release"
     raise WorkerError("unknown-release", f"{to} {what} below {root}; the last activations: {history or 'none'}")
 

@@ -76,7 +76,7 @@ def test_a_folder_without_an_inventory_is_said_so(tmp_path: Path) -> None:
     done = trainops(tmp_path, "deploy", "--json", ANSIBLE_INVENTORY="/nowhere")
     told = json.loads(done.stdout)
     assert (told["ok"], done.returncode) == (False, 1)
-    assert "there is no inventory, so nothing was done: give one with -i" in told["message"]
+    assert "there is no inventory that could be read, so nothing was done: give one with -i" in told["message"]
     assert "there is no inventory" in done.stderr
 
 
@@ -84,7 +84,8 @@ def test_a_folder_without_an_inventory_is_said_so(tmp_path: Path) -> None:
 def test_in_an_empty_folder_the_first_step_is_named(tmp_path: Path, command: str) -> None:
     done = trainops(tmp_path, command, HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"trainops: there is no inventory for {tmp_path}: begin with trainops init root@NODE")
+    first = "name a node (trainops gpus root@NODE)" if command == "gpus" else "begin with trainops init root@NODE"
+    assert done.stderr.startswith(f"trainops: there is no inventory for {tmp_path}: {first}")
 
 
 def test_check_needs_no_inventory(tmp_path: Path) -> None:
@@ -194,3 +195,19 @@ def test_starting_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("line", ["trainops deploy ", "trainops init --project "])
+def test_a_completion_offers_files(line: str) -> None:
+    env = {"_TRAINOPS_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()))}
+    assert "file," in CliRunner().invoke(main, [], prog_name="trainops", env=env).output.splitlines()
+
+
+@pytest.mark.parametrize("answer", ["n\n", ""])
+def test_an_eject_that_is_not_wanted_changes_nothing(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setattr("trainops.cli._at_a_terminal", lambda: True)
+    monkeypatch.setattr("trainops.eject", lambda **_options: pytest.fail("it went on"))
+    done = CliRunner().invoke(main, ["eject", "root@127.0.0.1/200:/root"], input=answer)
+    assert done.exit_code == 130, done.output
+    assert 'root@127.0.0.1/200:/root: earlier releases go, also "adopted"' in done.stderr
+    assert done.stderr.endswith("trainops: canceled\n")

@@ -119,6 +119,13 @@ def test_without_a_container_the_report_lists_them() -> None:
     assert lines[-1] == "next        trainops init root@10.1.2.6/VMID"
 
 
+@pytest.mark.parametrize("release", [None, {"failed": True, "summary": "/root/train.py belongs to project x"}])
+def test_what_would_be_refused_is_not_the_next_step(release: dict[str, Any] | None) -> None:
+    text = report(replace(FOUND, release=release), [])
+    assert text.splitlines()[-1] == "next        settle what is refused, then: trainops deploy"
+    assert "refused: /root/train.py belongs to project x" in text or release is None
+
+
 def test_a_failure_is_the_last_word() -> None:
     found = Found(read_target("root@10.1.2.6/200"), ".", Reason.UNREACHABLE, "it does not answer", None, None, None)
     assert report(found, []) == "failed      it does not answer"
@@ -133,7 +140,13 @@ def test_files_are_written_once_and_never_over_others(tmp_path: Path) -> None:
         FileExists, match=r"inventory\.yml of this folder has other content, nothing was written"
     ) as told:
         write(FOUND, tmp_path)
-    assert "proxmox_vmid: 200" in str(told.value)
+    assert str(told.value).splitlines()[2:] == [
+        "    ct200:",
+        "      ansible_host: 10.1.2.6 # the node (pve1), not the container",
+        "      ansible_user: root",
+        "      ansible_port: 2222",
+        "      proxmox_vmid: 200",
+    ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deploy_training.yml", "inventory.yml"]
     assert write(FOUND, tmp_path, force=True) == ["inventory.yml", "ansible.cfg"]
     assert loaded(FOUND) == yaml.safe_load((tmp_path / "inventory.yml").read_text())

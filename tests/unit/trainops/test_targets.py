@@ -33,6 +33,7 @@ def test_a_target_is_read(
     ("text", "said"),
     [
         ("", "is no target"),
+        ("200", "is no target"),
         ("root@", "is no target"),
         ("root@-oProxyCommand=x/200:/root", "is no target"),
         ("a@b@c/200", "is no target"),
@@ -101,6 +102,7 @@ def test_containers_become_an_inventory() -> None:
     ("texts", "said"),
     [
         (["root@pve1"], "names no container"),
+        (["ct200"], "(a host of the inventory: --limit ct200)"),
         (["root@pve1/200"], "names no folder in the container: write root@pve1/200:/root"),
         (["root@pve1/200:/a", "pve1/200:/b"], "pve1/200 is named twice"),
     ],

@@ -1142,3 +1142,10 @@ def test_without_times_from_the_content_old_bytecode_would_run(tmp_path: Path, m
         monkeypatch.setattr(f"{PREFIX}.{module}.content_mtime", lambda _sha256: 1_000_000_000)
     with pytest.raises(AssertionError, match="assert '1' == '2'"):
         test_stale_bytecode_never_runs(tmp_path)
+
+
+def test_a_refused_first_deploy_leaves_nothing(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    assert "belongs to project" in refusal(deploy, tmp_path, V1, name="other").message
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
