@@ -161,7 +161,7 @@ class CallbackModule(CallbackBase):
         if not (self._step(result) or changed or always or self._display.verbosity):
             return
         color = _color("CHANGED") if changed else _color("OK")
-        if values.get("idle") is False:
+        if values.get("idle") is False and not values.get("held_by_runs"):
             color = _color("WARN")
         text = str(values.get("summary") or ("changed" if changed else "ok"))
         if always:
