@@ -128,6 +128,9 @@ options:
       file:
         description: A file that was written after the run began. A relative path counts from O(root).
         type: str
+      value:
+        description: The name of a group in O(values), any value of which will do.
+        type: str
       gpu_memory_mib:
         description: Every GPU of the run has at least so much memory in use.
         type: int
@@ -139,10 +142,19 @@ options:
       - Seconds to wait for O(until), after which the task fails. The run goes on.
     type: float
     default: 900
+  follow:
+    description: With O(state=watched), whether to wait for more than what is in the log now.
+    type: bool
+    default: true
   offset:
-    description: With O(state=watched), the byte of the log to begin at, to go on after an earlier RV(offset).
+    description:
+      - With O(state=watched), the byte of the log to begin at, to go on after an earlier RV(offset).
+      - By default it begins with the last O(lines) lines.
     type: int
-    default: 0
+  stall_seconds:
+    description: After so many seconds without output a run whose GPUs are not used is reported as stalled.
+    type: float
+    default: 300
   values:
     description:
       - Regular expressions (Python's) with named groups. What they matched last in the log is in RV(values).
@@ -150,7 +162,7 @@ options:
     type: list
     elements: str
   lines:
-    description: With O(state=listed), so many of the last lines of each log are returned too.
+    description: So many of the last lines of a log are shown, with O(state=listed) of each.
     type: int
     default: 0
   signal:
