@@ -91,16 +91,23 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 600 else age(int(seconds))
 
 
-def ending(record: Mapping[str, Any], traceback: Sequence[str]) -> str:
+def record_ending(record: Mapping[str, Any], traceback: Sequence[str]) -> str:
+    """The line of :func:`ending` for a run as the worker tells it."""
+    why = str(record.get("why") or "")
+    return ending(record["run"], record["state"], record["exit"], traceback, str(record.get("release")), why)
+
+
+def ending(
+    run: str, state: str, end: Mapping[str, Any] | None, traceback: Sequence[str], release: str, why: str = ""
+) -> str:
     """One line: ``r1 died after 231 s, exit 1: RuntimeError: shape mismatch dflash_model.py:212``.
 
-    ``record`` is a run as the worker tells it (run, release, state, why, exit …).
+    ``why`` is what is known of a lost run.
     """
-    run, end, release = record["run"], record["exit"], str(record.get("release"))
-    if record["state"] in ("starting", "running"):
-        return f"{run} is {record['state']}"
-    if record["state"] == "lost" or end is None:
-        return f"{run} is lost: {record.get('why') or 'nobody saw how it ended'}"
+    if state in ("starting", "running"):
+        return f"{run} is {state}"
+    if state == "lost" or end is None:
+        return f"{run} is lost: {why or 'nobody saw how it ended'}"
     after = "" if end.get("seconds") is None else f" after {span(float(end['seconds']))}"
     if end.get("how") == "not-started":
         return f"{run} did not start: {end.get('note') or 'its program could not be run'}"
@@ -108,8 +115,8 @@ def ending(record: Mapping[str, Any], traceback: Sequence[str]) -> str:
         return f"{run} was stopped{after}, by {end['stopped_by']}, {status(end)}"
     if end.get("exit_code") == 0:
         return f"{run} ended{after}, exit 0"
-    why = ", out of memory" if end.get("out_of_memory") else ""
-    text = f"{run} died{after}, {status(end)}{why}"
+    memory = ", out of memory" if end.get("out_of_memory") else ""
+    text = f"{run} died{after}, {status(end)}{memory}"
     exception = last_exception(traceback)
     return f"{text}: {exception} {place(traceback, release)}".rstrip() if exception else text
 

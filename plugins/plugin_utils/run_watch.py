@@ -20,7 +20,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import Opt
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import ranges
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import ended_well, ending, span
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import ended_well, record_ending, span
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
 LEG_SECONDS = 1800.0  # one remote command; the next one goes on where it ended
@@ -78,7 +78,7 @@ def wish(options: Mapping[str, Any]) -> Wish:
     seconds = options.get("until_timeout")
     if until and seconds is not None and not 0 < seconds < math.inf:
         raise OptionError(f"option until_timeout: {seconds:g} cannot be, it must be a number above 0")
-    names = {name for pattern in compiled(options.get("values")) for name in pattern.groupindex}
+    names = {name for pattern in compiled(options.get("values")) for name in pattern.names}
     if "value" in until and until["value"] not in names:
         raise OptionError(
             f"option until, value: no pattern of option values has a group {until['value']!r}; "
@@ -182,7 +182,7 @@ def watched(wanted: Wish, result: Mapping[str, Any]) -> dict[str, Any]:
         "stalled": bool(result["stalled"]),
     }
     over = state not in _ALIVE
-    summary = ending(record, traceback) if over else _alive(record, result)
+    summary = record_ending(record, traceback) if over else _alive(record, result)
     if over and not result["reached"]:
         if until and ended_well(state, end):
             summary += f", before {told(until)}"

@@ -15,7 +15,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.causes import Evi
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.kernel_log import SCRIPT, parse_kernel_log
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import ending, seconds_of, span
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import record_ending, seconds_of, span
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_watch import known_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.xids import meaning
 
@@ -75,7 +75,7 @@ def explained(known: Mapping[str, Any], node_view: str | None, vmid: int | None)
 
 def _facts(evidence: Evidence) -> list[str]:
     known, end = evidence.known, evidence.end
-    found = [ending(evidence.record, evidence.traceback)]
+    found = [record_ending(evidence.record, evidence.traceback)]
     begun = evidence.record.get("started") or evidence.record.get("created")
     ended = end.get("ended")
     found.append(f"from {begun} to {ended}" if ended else f"begun {begun}, its end was not recorded")

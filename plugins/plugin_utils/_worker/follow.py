@@ -147,11 +147,11 @@ class _Follower:
             over = self._over(now)
             reached, more = self._read(now, over)
             reached = reached or self._other_sign(now)
-            self._tell_values(now, reached is not None)
-            if reached or (not more and (over or not self._params["follow"])):
-                return self._result(reached, more=False)
-            if now > end or self._sent > _LEG_BYTES:
-                return self._result(None, more=True)
+            done = reached is not None or (not more and (over or not self._params["follow"]))
+            pause = now > end or self._sent > _LEG_BYTES
+            self._tell_values(now, done or pause)
+            if done or pause:
+                return self._result(reached, more=not done)
             self._look_for_stall(now)
             if not more:
                 time.sleep(_LOOK_SECONDS)

@@ -75,7 +75,7 @@ class Log:
             self.grown = now
             self._waiting += data
         self.fresh = ""
-        length = self._whole(now, final and not data)
+        length = self._whole(now, final and self.unread() <= 0)
         if not length:
             self.fresh = as_shown(self._waiting.decode("utf-8", "replace")) if data else ""
             return None

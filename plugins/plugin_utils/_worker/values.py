@@ -26,39 +26,54 @@ DEFAULT = (
     r"(?i)(?P<tokens_per_s>%s)\s?%s(?![\s=:]{1,4}\d)" % (_NUMBER, _SPEED),
     r"(?i)\b%s[\s=:]{1,4}(?P<tokens_per_s>%s)" % (_SPEED, _NUMBER),
 )
+# What a line must have for each of them, in small letters: most lines of most logs have none, and are passed over.
+_WORDS = ("step", "loss", "tok", "tok")
 _LONGEST = 4096  # of a line that is searched: a pattern may take its time with each character
 
 
-def compiled(patterns: Iterable[str] | None) -> list[re.Pattern[str]]:
+class Pattern:
+    """A compiled pattern, the names of its groups, and a word that every line it matches has ("" for any)."""
+
+    def __init__(self, pattern: re.Pattern[str], word: str = "") -> None:
+        self.finditer = pattern.finditer
+        self.names = tuple(pattern.groupindex)
+        self.word = word
+
+
+def compiled(patterns: Iterable[str] | None) -> list[Pattern]:
     """The patterns, those of DEFAULT for None. Raises ValueError, which names the one that cannot be used."""
+    if patterns is None:
+        return [Pattern(re.compile(text), word) for text, word in zip(DEFAULT, _WORDS)]
     found = []
-    for text in DEFAULT if patterns is None else patterns:
+    for text in patterns:
         try:
             pattern = re.compile(text)
         except re.error as error:
             raise ValueError("%r is no regular expression: %s" % (text, error)) from None
-        if patterns is not None and not pattern.groupindex:
+        if not pattern.groupindex:
             raise ValueError("%r has no named group, such as (?P<loss>[0-9.]+), so it has no value" % text)
-        found.append(pattern)
+        found.append(Pattern(pattern))
     return found
 
 
-def find(lines: Sequence[str], patterns: Sequence[re.Pattern[str]]) -> dict[str, Value]:
+def find(lines: Sequence[str], patterns: Sequence[Pattern]) -> dict[str, Value]:
     """What each named group matched last, in the order of the patterns' groups; the last match in a line counts."""
-    names = [name for pattern in patterns for name in pattern.groupindex]
+    names = [name for pattern in patterns for name in pattern.names]
     found: dict[str, Value] = {}
-    wanted = set(names)
+    wanted, left = set(names), list(patterns)
     for line in reversed(lines):
-        for pattern in patterns:
-            if wanted.isdisjoint(pattern.groupindex):
-                continue
-            matches = list(pattern.finditer(line[:_LONGEST]))
-            for name, text in matches[-1].groupdict().items() if matches else ():
-                if text is not None and name in wanted:
-                    found[name] = number(text)
-        wanted.difference_update(found)
-        if not wanted:
-            break
+        text = line[:_LONGEST]
+        small = text.lower()
+        for pattern in left:
+            matches = list(pattern.finditer(text)) if pattern.word in small else ()
+            for name, value in matches[-1].groupdict().items() if matches else ():
+                if value is not None and name in wanted:
+                    found[name] = number(value)
+        if not wanted.isdisjoint(found):
+            wanted.difference_update(found)
+            left = [pattern for pattern in left if not wanted.isdisjoint(pattern.names)]
+            if not left:
+                break
     return {name: found[name] for name in dict.fromkeys(names) if name in found}
 
 
