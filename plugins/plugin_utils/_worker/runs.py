@@ -4,7 +4,8 @@
 
 """The runs of a project: where their records are, how they are read, and what state a run is in.
 
-    ROOT/.trainops/NAME/runs/rN/run.json        what was started: written whole, by the launch, before anything starts
+    ROOT/.trainops/NAME/runs/rN/run.json        what was started: written whole, by the launch, before anything starts;
+                                                the launch holds it locked until it has heard from the supervisor
     ROOT/.trainops/NAME/runs/rN/started.json    PIDs and time, in reserved space, by the supervisor
     ROOT/.trainops/NAME/runs/rN/stopped.json    who asked it to stop, in reserved space, by the stop
     ROOT/.trainops/NAME/runs/rN/exit.json       the exit record, in reserved space, by the supervisor
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from .channel import Channel
 
 RUNS, LAST = "runs", "last"
-STARTING_SECONDS = 60.0
 ALIVE = ("starting", "running")
 _ID = re.compile(r"r[1-9][0-9]*")
 _TAIL_BYTES = 64 << 10
@@ -69,6 +69,11 @@ class Run:
         return self.state in ALIVE
 
     @property
+    def never_started(self) -> bool:
+        """Whether it is known that nothing of it ever ran."""
+        return self.record["process"] is None and not self.alive
+
+    @property
     def release(self) -> str | None:
         """The release that it was started from."""
         release: str | None = self.record.get("release")
@@ -96,8 +101,8 @@ class Run:
 class Seen:
     """What was read of a run, for :func:`state_of`.
 
-    ``process_start``: the start time of whatever has the process's PID now, or None. ``age``: seconds since the record
-    was written.
+    ``locked``: its supervisor lives; ``launching``: whoever launched it has not heard from the supervisor yet;
+    ``process_start``: the start time of whatever has the process's PID now, or None.
     """
 
     def __init__(
@@ -107,8 +112,8 @@ class Seen:
         exit_record: dict[str, Any] | None,
         stopped: dict[str, Any] | None,
         locked: bool,
+        launching: bool,
         process_start: int | None,
-        age: float,
         boot: str,
     ) -> None:
         self.record = record
@@ -116,8 +121,8 @@ class Seen:
         self.exit = exit_record
         self.stopped = stopped
         self.locked = locked
+        self.launching = launching
         self.process_start = process_start
-        self.age = age
         self.boot = boot
 
 
@@ -134,9 +139,9 @@ def state_of(seen: Seen) -> tuple[str, str]:
     if seen.record and seen.record.get("boot") != seen.boot:
         return "lost", "the container was restarted while it ran: how it ended is not known"
     if seen.started is None:
-        if seen.locked or 0 <= seen.age < STARTING_SECONDS:
+        if seen.locked or seen.launching:
             return "starting", ""
-        return "lost", "its launch was cut off, and it never said that it started"
+        return "lost", "its launch was cut off before anything was started"
     if seen.process_start == seen.started["process"]["start"]:
         return "running", ""
     if seen.locked:  # it has just ended, and its exit record is being written
@@ -193,28 +198,28 @@ def read_run(store: Store, run: str) -> Run | None:
 
 
 def see(folder: int) -> Seen:
-    """Read a run's folder. The order matters: whoever gives the lock back has written the exit record before."""
-    locked = is_locked(folder)
+    """Read a run's folder. The order matters: whoever gives a lock back has written or handed on all it knew before."""
+    launching = is_locked(folder, RECORD)
+    locked = is_locked(folder, LOCK)
     record, started = read_record(folder, RECORD), read_record(folder, STARTED)
     process = started["process"]["pid"] if started else None
     process_start = start_of(process) if process else None
-    created = record["created_s"] if record else os.fstat(folder).st_mtime
     return Seen(
         record,
         started,
         read_record(folder, EXIT),
         read_record(folder, STOPPED),
         locked,
+        launching,
         process_start,
-        time.time() - created,
         boot(),
     )
 
 
-def is_locked(folder: int) -> bool:
-    """Whether a supervisor of the run in this folder lives."""
+def is_locked(folder: int, name: str) -> bool:
+    """Whether a file in a run's folder is locked: a supervisor lives, or a launch is at work."""
     try:
-        fd = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return False
     try:
@@ -327,9 +332,9 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     or null; logs: how many of the last lines of each log; most: how many of the latest runs of each project (those that
     live come in any case).
 
-    Result: projects: [{name, live: release id or null, activations: how many, cache_bytes, runs: [{the record, see
-    :mod:`.launch`, state, why, unsupervised, exit, log, stopping_by, age_s: since its start, log_bytes, log_age_s:
-    since it last printed, tail: lines}]}], oldest run first; runs: those of all projects together.
+    Result: projects: [{name, live: release id or null, activations (see :mod:`.history`, oldest first), cache_bytes,
+    runs: [{the record, see :mod:`.launch`, project, state, why, unsupervised, exit, log, stopping_by, age_s: since its
+    start, log_bytes, log_age_s: since it last printed, tail: lines}]}], oldest run first; runs: those of all projects.
     """
     return guarded(lambda: _listing(params), params["root"])
 
@@ -354,7 +359,7 @@ def _project(params: dict[str, Any], name: str) -> dict[str, Any]:
         return {
             "name": name,
             "live": live_id(store),
-            "activations": len(activations(store)),
+            "activations": activations(store),
             "cache_bytes": size_of(store),
             "runs": [dict(run, project=name) for run in runs if run],
         }

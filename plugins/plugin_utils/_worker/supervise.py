@@ -38,6 +38,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LINES, _LINE_BYTES = 40, 8 << 10
 _LEFT_SECONDS, _LEFT_OVER, _LEFT_TEXT = 0.2, 20, 120
 _RETRY_SECONDS = (0.1, 30.0)
+_LOCK_SECONDS = 2.0
 _CGROUPS = "/sys/fs/cgroup"
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -171,6 +172,7 @@ class Memory:
     def __init__(self, pid: int | str) -> None:
         self.folder, self.events = self._find(pid)
         self.before = self.kills()
+        self.before_anywhere = self.kills_anywhere()
 
     @staticmethod
     def _find(pid: int | str) -> tuple[str, str]:
@@ -192,11 +194,19 @@ class Memory:
         match = re.search(r"^oom_kill (\d+)$", _text(f"{self.folder}/{self.events}"), re.MULTILINE)
         return int(match[1]) if self.folder and match else None
 
+    @staticmethod
+    def kills_anywhere() -> int | None:
+        """The same of the whole machine, which a container can read too."""
+        match = re.search(r"^oom_kill (\d+)$", _text("/proc/vmstat"), re.MULTILINE)
+        return int(match[1]) if match else None
+
     def report(self) -> dict[str, Any]:
-        """``{before, after, limit, peak}``: kills of all processes in the group, bytes; None for what is not known."""
+        """Kills of all processes in the group, and on the whole machine; bytes; None for what is not known."""
         return {
             "before": self.before,
             "after": self.kills(),
+            "before_anywhere": self.before_anywhere,
+            "after_anywhere": self.kills_anywhere(),
             "limit": self._number("memory.max", "memory.limit_in_bytes"),
             "peak": self._number("memory.peak", "memory.max_usage_in_bytes"),
         }
@@ -209,9 +219,10 @@ class Memory:
 def out_of_memory(status: int, memory: dict[str, Any]) -> bool | None:
     """Whether a run died of memory: it failed, and the kernel killed something for memory meanwhile.
 
-    ``status`` is an exit code, or minus a signal. None where the kernel's counter cannot be read.
+    ``status`` is an exit code, or minus a signal. None where the kernel's counters do not say.
     """
-    if status == 0:
+    anywhere = (memory["before_anywhere"], memory["after_anywhere"])
+    if status == 0 or (None not in anywhere and anywhere[0] == anywhere[1]):
         return False
     if memory["before"] is None or memory["after"] is None:
         return None
@@ -428,13 +439,26 @@ def write_exit(folder: int, record: dict[str, Any]) -> None:
 
 
 def _hold_lock(folder: int) -> int:
+    """Take the run's lock for good; -1 when another supervisor is there, or was."""
     fd = os.open(LOCK, os.O_RDWR | os.O_CREAT | _PLAIN, 0o600, dir_fd=folder)
-    fcntl.flock(fd, fcntl.LOCK_EX)  # whoever asks whether it is held, holds it for an instant
-    return fd
+    end = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:  # perhaps only somebody who asks whether it is held
+            if time.monotonic() > end:
+                return -1
+            time.sleep(0.01)
+    return -1 if read_record(folder, STARTED) or read_record(folder, EXIT) else fd
 
 
-def _alone() -> None:
+def _alone(unit: str | None) -> None:
     """Keep nothing of whoever started us, and get to see the processes that a run lets go of."""
+    if unit is None:  # whoever started us waits for this process, and the one that stays has no parent but init
+        if os.fork():
+            os._exit(0)
+        os.setsid()
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             with contextlib.suppress(OSError):  # the one that listed the folder
@@ -452,6 +476,8 @@ def supervise(path: str, unit: str | None) -> None:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _PLAIN)
     os.chdir("/")
     lock = _hold_lock(folder)
+    if lock < 0:
+        return None
     try:
         watch = Watch(folder, spawn(folder, read_order(folder)), unit)
     except Exception as error:
@@ -467,5 +493,6 @@ def supervise(path: str, unit: str | None) -> None:
 
 
 if __name__ == "__main__":
-    _alone()
-    supervise(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)
+    UNIT = sys.argv[2] if len(sys.argv) > 2 else None
+    _alone(UNIT)
+    supervise(sys.argv[1], UNIT)
