@@ -266,7 +266,7 @@ run:
   sample: r1
 name:
   description: The project's name.
-  returned: success, but with O(state=listed)
+  returned: success, but with O(state=listed) and in check mode
   type: str
 state:
   description: >-
@@ -358,13 +358,18 @@ repeated:
   returned: success, with O(state=started)
   type: bool
 cache_bytes:
-  description: The size of the compile caches that runs of the project share.
+  description: The size of the compile caches that runs of the project share. Null when to count it takes long.
   returned: success, with O(state=started)
   type: int
 view:
   description: As in RV(trainops.proxmox.gpu_idle#module:view). Null for a run without GPUs.
   returned: with O(state=started)
   type: str
+altered:
+  description: Files of the release that somebody has changed by hand.
+  returned: success, with O(state=started)
+  type: list
+  elements: str
 processes_killed:
   description: What had to be killed, after it was asked to end.
   returned: success, with O(state=stopped)
@@ -393,11 +398,16 @@ runs:
     stalled: {description: Whether its log is silent and its GPUs are unused., type: bool}
     values: {description: As RV(values)., type: dict}
     tail: {description: The last O(lines) lines of its log., type: list, elements: str}
-activations:
-  description: The moments at which a release went live, the latest first.
+projects:
+  description: The projects that there are.
   returned: success, with O(state=listed)
   type: list
   elements: dict
+  contains:
+    name: {description: Its name., type: str}
+    live: {description: "The release that is live, null when nothing is.", type: str}
+    activations: {description: "The moments at which releases went live, the oldest first.", type: list, elements: dict}
+    cache_bytes: {description: "The size of its compile caches, null when to count it takes long.", type: int}
 live:
   description: The release that is live, by project.
   returned: success, with O(state=listed)

@@ -61,6 +61,8 @@ def _why(gpus: Sequence[Gpu]) -> str:
     gpu = gpus[0]
     if gpu.verdict == "unknown":
         return gpu.reasons[0]
+    if gpu.runs:
+        return _by_runs(gpus)
     if not gpu.holders:
         used = sum(member.used or 0 for member in gpus)
         if gpu.cause == "utilization":
@@ -68,8 +70,6 @@ def _why(gpus: Sequence[Gpu]) -> str:
         return f"{used} MiB " + (
             "held from outside this container" if "inside" in gpu.reasons[1] else "held by no process"
         )
-    if gpu.runs:
-        return _by_runs(gpus)
     first, others = gpu.holders[0], len(gpu.holders) - 1
     more = f" and {others} more" if others else ""
     if all(found.memory is None for found in gpu.holders):
@@ -80,6 +80,8 @@ def _why(gpus: Sequence[Gpu]) -> str:
 
 def _by_runs(gpus: Sequence[Gpu]) -> str:
     who = your_runs(gpus[0].runs)
+    if not any(gpu.holders for gpu in gpus):
+        return f"given to {who}, not opened yet"
     if all(found.memory is None for gpu in gpus for found in gpu.holders):
         return f"opened by {who}, no memory yet"
     return f"{sum(found.memory or 0 for gpu in gpus for found in gpu.holders)} MiB held by {who}"

@@ -72,6 +72,7 @@ class Gpu:
     verdict: str = "unknown"
     cause: str | None = None
     reasons: tuple[str, ...] = ()
+    given: str | None = None  # a run of ours that was started on it and has not opened it yet
 
     @property
     def key(self) -> str:
@@ -81,7 +82,7 @@ class Gpu:
     @property
     def runs(self) -> tuple[str, ...]:
         """The runs of ours that hold it; empty unless nobody else does."""
-        runs = dict.fromkeys(holder.run for holder in self.holders)
+        runs = dict.fromkeys([holder.run for holder in self.holders] or [self.given])
         return () if None in runs else tuple(run for run in runs if run)
 
     @property
