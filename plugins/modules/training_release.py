@@ -336,6 +336,15 @@ running:
   contains:
     pid: {description: Its PID in the container., type: int, sample: 4711}
     command: {description: Its command line., type: str, sample: python3 train.py}
+runs_kept:
+  description: >-
+    The logs and records of runs, which are yours and stay in C(.trainops/NAME/runs). Null without any. While a process
+    of a run is left, nothing is ejected.
+  returned: success, with O(state=ejected)
+  type: dict
+  contains:
+    count: {description: How many runs., type: int, sample: 3}
+    path: {description: Where they are., type: str, sample: /root/.trainops/dflash/runs}
 others:
   description: Other projects below the root.
   returned: success, with O(state=ejected)

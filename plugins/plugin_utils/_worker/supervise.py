@@ -255,10 +255,10 @@ def read_order(folder: int) -> dict[str, Any]:
     end = time.monotonic() + ORDER_SECONDS
     with open(fd, "rb", buffering=0) as stream:
         while not data.endswith(b"\n"):
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([fd], [], [], left)[0]:
-                raise gone
-            more = stream.read(1 << 16)
+            more = stream.read(1 << 16)  # None: somebody has the pipe open and has not written yet
+            if more is None and time.monotonic() < end:
+                select.select([fd], [], [], 0.1)
+                continue
             if not more:
                 raise gone
             data += more
