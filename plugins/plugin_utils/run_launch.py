@@ -61,10 +61,10 @@ def refused(no: Verdict, width: int = WIDTH) -> StepError:
     """Why a run cannot start: the line, the table of the GPUs and who holds them, and the fix."""
     found, selection = no.found, no.selection
     code, fix = refusal(found, selection, "idle_timeout")
-    if not selection.candidates:
-        few = f"too few GPUs match option select now; {summary(Selection(found.gpus), found.view)}"
-        line = few if found.gpus else gpu_summary(found)
-        fix = fix if found.gpus else NO_GPU
+    if not found.gpus:
+        line, fix = gpu_summary(found), NO_GPU
+    elif not selection.candidates:
+        line = f"too few GPUs match option select now; {summary(Selection(found.gpus), found.view)}"
     else:
         line = summary(selection, found.view)
     shown = table(found, selection.candidates, width) if selection.candidates else ""
