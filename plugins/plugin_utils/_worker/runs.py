@@ -333,8 +333,9 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     live come in any case).
 
     Result: projects: [{name, live: release id or null, activations (see :mod:`.history`, oldest first), cache_bytes,
-    runs: [{the record, see :mod:`.launch`, project, state, why, unsupervised, exit, log, stopping_by, age_s: since its
-    start, log_bytes, log_age_s: since it last printed, tail: lines}]}], oldest run first; runs: those of all projects.
+    runs: [{the record (see :func:`.run_folder.record_of`), project, state, why, unsupervised, exit, log, stopping_by,
+    age_s: since its start, log_bytes, log_age_s: since it last printed, tail: lines}]}], oldest run first; runs: those
+    of all projects.
     """
     return guarded(lambda: _listing(params), params["root"])
 
