@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.utils.display import Display
@@ -147,7 +147,12 @@ class ActionModule(NamedStep):
             timeout = params["seconds"] + run_watch.MARGIN_SECONDS
             return exchange(self._connection, Request("follow", params, options["python"], timeout), answer).result
 
-        screen = run_watch.Screen(lambda _lines: None, lambda text: self._say(task_vars, text))
+        mark = run_watch.mark(task_vars)
+
+        def show(lines: Sequence[str]) -> None:
+            display.display("\n".join(run_watch.shown(mark, lines)))
+
+        screen = run_watch.Screen(show if options["show"] else run_watch.hide, lambda text: self._say(task_vars, text))
         return run_watch.watched(wanted, run_watch.watch(ask_once, wanted, screen, _CLOCK))
 
     def _list(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:

@@ -129,7 +129,7 @@ options:
         description: A file that was written after the run began. A relative path counts from O(root).
         type: str
       value:
-        description: The name of a group in O(values), any value of which will do.
+        description: The name of a group in O(values), any value of which will do. V(*) is any of them.
         type: str
       gpu_memory_mib:
         description: Every GPU of the run has at least so much memory in use.
@@ -139,20 +139,31 @@ options:
         type: int
   until_timeout:
     description:
-      - Seconds to wait for O(until), after which the task fails. The run goes on.
+      - Seconds to wait for O(until), after which the task fails. The run goes on. V(0) is as long as the run.
     type: float
     default: 900
   follow:
     description: With O(state=watched), whether to wait for more than what is in the log now.
     type: bool
     default: true
+  show:
+    description:
+      - With O(state=watched), whether lines of the log are printed as they come. Whatever a terminal would obey in them
+        is written out. With several hosts in the play each line begins with its host.
+      - Of a run that prints faster than 4 MiB at once and 256 kiB a second after that, lines are left out, and a line
+        says how many bytes. The log itself has all of them, and O(until) is looked for in all of them.
+    type: bool
+    default: true
   offset:
     description:
       - With O(state=watched), the byte of the log to begin at, to go on after an earlier RV(offset).
-      - By default it begins with the last O(lines) lines.
+      - By default it begins with the last O(lines) lines, and with O(until) at the beginning of the log.
     type: int
   stall_seconds:
-    description: After so many seconds without output a run whose GPUs are not used is reported as stalled.
+    description:
+      - After so many seconds without output a run is reported as stalled, if each of its GPUs is used 5 % at most.
+      - A silent log alone is not reported, since an epoch or a checkpoint may take long, and neither is a run without
+        GPUs.
     type: float
     default: 300
   values:

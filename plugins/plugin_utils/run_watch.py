@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.follow import compiled_sign
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.follow import ANY, compiled_sign
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import short_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.values import compiled
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
@@ -76,10 +76,10 @@ def wish(options: Mapping[str, Any]) -> Wish:
     except ValueError as error:
         raise OptionError(f"option until, log: {error}") from error
     seconds = options.get("until_timeout")
-    if until and seconds is not None and not 0 < seconds < math.inf:
-        raise OptionError(f"option until_timeout: {seconds:g} cannot be, it must be a number above 0")
+    if until and seconds is not None and not 0 <= seconds < math.inf:
+        raise OptionError(f"option until_timeout: {seconds:g} cannot be, it must be a number, and 0 for no limit")
     names = {name for pattern in compiled(options.get("values")) for name in pattern.names}
-    if "value" in until and until["value"] not in names:
+    if "value" in until and until["value"] not in names | {ANY}:
         raise OptionError(
             f"option until, value: no pattern of option values has a group {until['value']!r}; "
             f"there are: {', '.join(sorted(names))}"
@@ -98,7 +98,7 @@ def wish(options: Mapping[str, Any]) -> Wish:
         "nvidia_smi": options["nvidia_smi"],
         "nvidia_smi_timeout": float(options["nvidia_smi_timeout"]),
     }
-    return Wish(params, seconds if until else None)
+    return Wish(params, (seconds or None) if until else None)
 
 
 def watch(ask: Ask, wanted: Wish, screen: Screen, clock: Clock) -> dict[str, Any]:
@@ -225,6 +225,22 @@ def _alive(record: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return f"{text}: {figures}" if figures else text
 
 
+def mark(task_vars: Mapping[str, Any]) -> str:
+    """What stands before each line of a log: the host, where there are several; for one the log is as it is."""
+    host = str(task_vars.get("inventory_hostname", ""))
+    hosts = task_vars.get("ansible_play_hosts_all") or [host]
+    return f"{host:<{max(map(len, hosts))}} | " if len(hosts) > 1 else ""
+
+
+def shown(before: str, lines: Sequence[str]) -> list[str]:
+    """Lines of a log as a terminal may get them: whoever runs there could write anything."""
+    return [f"{before}{visible(line)}" for line in lines]
+
+
+def hide(_lines: Sequence[str]) -> None:
+    """Show nothing of a log."""
+
+
 def value_text(found: Mapping[str, Any]) -> str:
     """``step 12 loss 3.4 tokens/s 1200``."""
     names = {"tokens_per_s": "tokens/s"}
@@ -240,7 +256,7 @@ def told(until: Mapping[str, Any]) -> str:
     words = {
         "log": "a line that matches {!r}",
         "file": "the file {}",
-        "value": "a value of {}",
+        "value": "a value of {}" if until.get("value") != ANY else "any value",
         "gpu_memory_mib": "{} MiB of memory in use on each GPU",
         "gpu_utilization_percent": "{} % of use on each GPU",
     }

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .runs import Run
     from .store import Store
 
+ANY = "*"
 _LOOK_SECONDS = 0.1
 _STATE_SECONDS = 0.25
 _USAGE_SECONDS = 2.0
@@ -179,7 +180,7 @@ class _Follower:
         reached = None
         if self._sign is not None and any(self._sign(line) for line in lines):
             reached = "log"
-        elif self._until.get("value") in found:
+        elif "value" in self._until and (self._until["value"] in found or (found and self._until["value"] == ANY)):
             reached = "value"
         return reached, batch is not None or self._log.unread() > 0
 

@@ -189,7 +189,7 @@ def test_what_is_left_out_and_a_stall_are_told() -> None:
         ({"values": ["("]}, "option values: '(' is no regular expression"),
         ({"values": ["loss"]}, "option values: 'loss' has no named group"),
         ({"until": {"log": "("}}, "option until, log: '(' is no regular expression"),
-        ({"until": {"log": "x"}, "until_timeout": 0}, "option until_timeout: 0 cannot be"),
+        ({"until": {"log": "x"}, "until_timeout": -1}, "option until_timeout: -1 cannot be"),
         ({"until": {"value": "epoch"}}, "no pattern of option values has a group 'epoch'; there are: loss, step, tok"),
     ],
 )
@@ -257,6 +257,24 @@ def test_a_watch_that_fails_says_why(options: dict[str, Any], given: dict[str, A
     assert caught.value.code == code
     assert said in caught.value.message
     assert caught.value.details["run"] == "r1"
+
+
+def test_no_limit_is_as_long_as_the_run() -> None:
+    assert wish(until={"value": "*"}, until_timeout=0).seconds is None
+
+
+@pytest.mark.parametrize(
+    ("hosts", "line", "shown"),
+    [
+        (["ct200"], "step 1", "step 1"),
+        (["ct200", "ct2010"], "step 1", "ct200  | step 1"),
+        (["ct200"], "\x1b[2J\x1b]0;title\x07\u202eevil", "\\x1b[2J\\x1b]0;title\\x07\\u202eevil"),
+        (["ct200"], "x" * 20_000, "x" * 16_384 + " … (3616 characters more)"),
+    ],
+)
+def test_lines_are_shown_as_a_terminal_may_get_them(hosts: list[str], line: str, shown: str) -> None:
+    before = run_watch.mark({"inventory_hostname": "ct200", "ansible_play_hosts_all": hosts})
+    assert run_watch.shown(before, [line]) == [shown]
 
 
 def test_a_run_that_was_stopped_is_no_failure_to_its_follower() -> None:

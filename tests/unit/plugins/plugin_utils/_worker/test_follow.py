@@ -78,6 +78,7 @@ def test_a_crash_brings_its_traceback(make: Make, tmp_path: Path) -> None:
     [
         ({"log": r"loss \d"}, "log"),
         ({"value": "step"}, "value"),
+        ({"value": "*"}, "value"),
         ({"value": "tokens_per_s", "log": "step 1"}, "log"),
         ({"file": "checkpoints/one"}, "file"),
         ({"log": None, "file": None, "value": "loss"}, "value"),
