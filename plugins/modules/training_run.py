@@ -347,6 +347,11 @@ values:
   returned: success, with O(state=watched)
   type: dict
   sample: {step: 12, loss: 3.4, tokens_per_s: 1200}
+traceback:
+  description: The lines of the last traceback in its log, when it is over. Empty without one.
+  returned: success and failure, with O(state=watched) and O(state=explained)
+  type: list
+  elements: str
 reached:
   description: Whether what O(until) asks for is there.
   returned: success, with O(state=watched)
@@ -428,7 +433,41 @@ table:
   returned: success, with O(state=listed)
   type: str
 cause:
-  description: The most likely reason of its end, first.
+  description: Why it ended, a sentence each, the most likely reason first.
+  returned: success, with O(state=explained)
+  type: list
+  elements: str
+causes:
+  description: The same with a word for programs.
+  returned: success, with O(state=explained)
+  type: list
+  elements: dict
+  contains:
+    code:
+      description: >-
+        V(alive), V(not-started), V(stopped), V(ended-well), V(restarted), V(out-of-memory), V(gpu-hardware),
+        V(gpu-memory), V(shared-memory), V(disk-full), V(nccl), V(import), V(gpu-program), V(killed), V(exception),
+        V(lost) or V(unknown).
+      type: str
+    text: {description: The sentence., type: str}
+evidence:
+  description: What is known besides, a line each.
+  returned: success, with O(state=explained)
+  type: list
+  elements: str
+xids:
+  description: Errors of its GPUs, of the node's kernel log in its time.
+  returned: success, with O(state=explained)
+  type: list
+  elements: dict
+  contains:
+    time: {description: When., type: str}
+    bus: {description: The PCI address of the GPU., type: str, sample: "0000:18:00"}
+    number: {description: The number of the error., type: int, sample: 79}
+    text: {description: What the driver said., type: str}
+    meaning: {description: What the number means., type: str}
+last_lines:
+  description: The last lines of its log.
   returned: success, with O(state=explained)
   type: list
   elements: str

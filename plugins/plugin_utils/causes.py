@@ -96,10 +96,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Rule:
-    """``say`` returns the sentence when the rule holds, otherwise ""."""
+    """``say`` returns the sentence when the rule holds, otherwise "". Beside one that is ``whole`` no other counts."""
 
     code: str
     say: Callable[[Evidence], str]
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,12 @@ class Cause:
 
 def causes(evidence: Evidence) -> list[Cause]:
     """Every rule that holds, the most likely first."""
-    found = [Cause(rule.code, text) for rule in RULES if (text := rule.say(evidence))]
+    found = []
+    for rule in RULES:
+        if text := rule.say(evidence):
+            found.append(Cause(rule.code, text))
+            if rule.whole:
+                break
     return found or [Cause("unknown", _unknown(evidence))]
 
 
@@ -253,10 +259,10 @@ def _unknown(evidence: Evidence) -> str:
 # What a person sees first is the first that holds. A cause in the machine explains the exception that it led to, so it
 # comes before; what holds for any end comes last.
 RULES = (
-    Rule("alive", _alive),
-    Rule("not-started", _not_started),
-    Rule("stopped", _stopped),
-    Rule("ended-well", _ended_well),
+    Rule("alive", _alive, whole=True),
+    Rule("not-started", _not_started, whole=True),
+    Rule("stopped", _stopped, whole=True),
+    Rule("ended-well", _ended_well, whole=True),
     Rule("restarted", _restarted),
     Rule("out-of-memory", _memory_kill),
     Rule("gpu-hardware", _hardware),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ MARGIN_SECONDS = 60.0
 PATIENCE_SECONDS = 600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 15.0
 _ALIVE = ("starting", "running")
+_REMEMBERED = 400  # lines: more than a traceback has
 
 Frames = Callable[[dict[str, Any]], None]
 # Runs one exchange: the parameters of the operation ``follow`` and a receiver of its frames; returns its result.
@@ -62,6 +64,7 @@ class Watched:
     offset: int | None = None
     found: dict[str, Any] = field(default_factory=dict)
     connected: bool = False
+    shown: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
 
 def wish(options: Mapping[str, Any]) -> Wish:
@@ -105,8 +108,8 @@ def watch(ask: Ask, wanted: Wish, screen: Screen, clock: Clock) -> dict[str, Any
     """Follow until the sign that was asked for, the end of the run, or the end of the time for it.
 
     A connection that is lost is made again, and the log is read on from the byte behind the last line that was shown.
-    Returns the worker's last result, with ``timed_out``. Raises AnsibleConnectionFailure when the first connection
-    fails, or when none could be made for PATIENCE_SECONDS.
+    Returns the worker's last result, with ``timed_out``, and with ``seen``: whether its last words were shown. Raises
+    AnsibleConnectionFailure when the first connection fails, or when none could be made for PATIENCE_SECONDS.
     """
     known = Watched(offset=wanted.params["offset"])
     deadline = None if wanted.seconds is None else clock.now() + wanted.seconds
@@ -131,7 +134,9 @@ def watch(ask: Ask, wanted: Wish, screen: Screen, clock: Clock) -> dict[str, Any
         known.found.update(result["found"])
         over = deadline is not None and clock.now() >= deadline
         if not result["more"] or over:
-            return {**result, "found": known.found, "timed_out": bool(result["more"] and over)}
+            more = {"found": known.found, "timed_out": bool(result["more"] and over)}
+            seen = set(known.shown).issuperset(result["traceback"]) if result["traceback"] else bool(known.shown)
+            return {**result, **more, "seen": seen}
 
 
 def _receiver(known: Watched, screen: Screen) -> Frames:
@@ -148,7 +153,10 @@ def _receiver(known: Watched, screen: Screen) -> Frames:
         elif kind == "lines":
             if frame["skipped"]:
                 screen.note(skipped(frame["skipped"]))
-            screen.lines([str(line) for line in frame["lines"]])
+            lines = [str(line) for line in frame["lines"]]
+            if screen.lines is not hide:
+                known.shown.extend(lines)
+            screen.lines(lines)
             known.offset = int(frame["offset"])
         elif kind == "values":
             known.found.update(frame["found"])
@@ -179,6 +187,7 @@ def watched(wanted: Wish, result: Mapping[str, Any]) -> dict[str, Any]:
         "values": result["found"],
         "reached": bool(result["reached"]),
         "offset": result["offset"],
+        "traceback": traceback,
         "stalled": bool(result["stalled"]),
     }
     over = state not in _ALIVE
@@ -189,7 +198,9 @@ def watched(wanted: Wish, result: Mapping[str, Any]) -> dict[str, Any]:
         failed = bool(until) or (wanted.params["follow"] and not ended_well(state, end))
         if failed:
             lines = traceback or [str(line) for line in (end or {}).get("last_lines") or []][-15:]
-            raise StepError("run-ended", "\n".join([summary, *map(visible, lines)]), values)
+            told_ones = [] if result["seen"] else map(visible, lines)
+            fix = f"more: trainops why {run}, or training_run with state: explained"
+            raise StepError("run-ended", "\n".join([summary, *told_ones, fix]), values)
     if result["timed_out"]:
         text = f"{run} runs, and {told(until or {})} did not come within {wanted.seconds:g} s. It goes on"
         raise StepError("until-timeout", f"{text}: see its log, or give it more time (option until_timeout)", values)

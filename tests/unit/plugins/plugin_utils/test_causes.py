@@ -251,6 +251,12 @@ def test_every_rule_is_tried() -> None:
     assert {case[3] for case in CASES} >= {rule.code for rule in RULES}
 
 
+def test_what_was_stopped_or_is_well_has_no_other_cause() -> None:
+    for record in (killed(15, stopped_by="me@here"), {"exit": end(exit_code=0)}):
+        answer = known(record, traceback=[*TRACEBACK, "KeyboardInterrupt"])
+        assert len(causes(Evidence(answer, parse_kernel_log(f"=== kernel dmesg\n{xid(31)}"), 200))) == 1
+
+
 def test_where_nobody_knows_the_addresses_every_error_counts() -> None:
     answer = raised("RuntimeError: x", buses={})
     assert (

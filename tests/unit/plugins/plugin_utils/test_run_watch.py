@@ -34,7 +34,7 @@ ENDED = {**RECORD, "state": "ended", "exit": {"exit_code": 0, "seconds": 3.0}}
 
 def result(record: dict[str, Any] = ENDED, **more: Any) -> dict[str, Any]:
     usual: dict[str, Any] = {"offset": 0, "reached": None, "found": {}, "more": False, "traceback": [], "silent_s": 1.0}
-    return {"record": record, **usual, "stalled": False, "timed_out": False, **more}
+    return {"record": record, **usual, "stalled": False, "timed_out": False, "seen": False, **more}
 
 
 class Worker:
@@ -184,6 +184,23 @@ def test_what_is_left_out_and_a_stall_are_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("show", "traceback", "seen"),
+    [
+        (True, LINES[7:], True),
+        (True, [*LINES[7:], "KeyError"], False),
+        (True, [], True),
+        (False, LINES[7:], False),
+        (False, [], False),
+    ],
+)
+def test_what_was_shown_is_not_told_again(show: bool, traceback: list[str], seen: bool) -> None:
+    worker = Worker(TEXT, [answers(9, traceback=traceback)])
+    screen = Screen(worker.shown.extend if show else run_watch.hide, worker.notes.append)
+    done = run_watch.watch(worker.ask, wish(offset=0), screen, Clock(lambda: 0.0, worker.sleep))
+    assert done["seen"] is seen
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"values": ["("]}, "option values: '(' is no regular expression"),
@@ -234,7 +251,8 @@ def test_a_watch_that_came_to_something(options: dict[str, Any], given: dict[str
 @pytest.mark.parametrize(
     ("options", "given", "code", "said"),
     [
-        ({}, result(DIED), "run-ended", "r1 died after 3 s, exit 1\nboom"),
+        ({}, result(DIED), "run-ended", "r1 died after 3 s, exit 1\nboom\nmore: trainops why r1"),
+        ({}, result(DIED, seen=True), "run-ended", "r1 died after 3 s, exit 1\nmore: trainops why r1"),
         (
             {},
             result(DIED, traceback=["Traceback (most recent call last):", "  x", "KeyError: \x1b[2J"]),
