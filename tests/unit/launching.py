@@ -27,7 +27,7 @@ _Value = TypeVar("_Value")
 class Decider:
     """The controller's side of a launch: answers `ready` with these frames, and notes what it was told."""
 
-    def __init__(self, *answers: dict[str, Any], meddle: Callable[[], None] | None = None) -> None:
+    def __init__(self, *answers: dict[str, Any], meddle: Callable[[], object] | None = None) -> None:
         self.answers = list(answers or ({"kind": "go", "gpus": []},))
         self.told: list[dict[str, Any]] = []
         self.meddle = meddle
@@ -76,7 +76,8 @@ def start(root: Path, decider: Decider | None = None, **more: Any) -> dict[str, 
 
 def script(root: Path, text: str, *words: str, **more: Any) -> dict[str, Any]:
     """Start a run that executes a few lines of Python, which are no part of the release."""
-    return start(root, command=["{python}", "-c", text, *words], **more)
+    decider = more.pop("decider", None)
+    return start(root, decider, command=["{python}", "-c", text, *words], **more)
 
 
 def read(root: Path, run: str = "r1", name: str = "demo") -> Run:
@@ -122,6 +123,8 @@ def stopped(root: Path, run: str | None = "r1", **more: Any) -> dict[str, Any]:
 def supervisor_gone(root: Path, run: str = "r1") -> None:
     """Wait until nothing of a run is left, its supervisor included."""
     until(lambda: not read(root, run).supervised, f"the supervisor of {run} stays")
+    supervisor = read(root, run).record["supervisor"]
+    until(lambda: supervisor is None or runs.start_of(supervisor["pid"]) != supervisor["start"])
 
 
 def kill_all(root: Path) -> None:

@@ -127,7 +127,7 @@ def _furnish(store: Store, run: str, record: dict[str, Any]) -> int:
     try:
         for name in RESERVED:
             reserve(folder, name)
-        write_whole(folder, SUPERVISOR, supervisor_source().encode("utf-8"))
+        write_whole(folder, SUPERVISOR, supervisor_source())
         os.mkfifo(ORDER, 0o600, dir_fd=folder)
         locked = write_locked(folder, RECORD, json.dumps(record, indent=1).encode("ascii") + b"\n")
         os.fsync(folder)
@@ -144,14 +144,14 @@ def open_own(store: Store, run: str) -> int:
     return folder
 
 
-def supervisor_source() -> str:
+def supervisor_source() -> bytes:
     """The source of the supervisor, from wherever this worker has it."""
     from . import supervise
 
-    source: str | None = supervise.__loader__.get_source(supervise.__name__)  # type: ignore[union-attr]
+    source: str | bytes | None = supervise.__loader__.get_source(supervise.__name__)  # type: ignore[union-attr]
     if source is None:
         raise WorkerError("crash", "the worker came without the source of its supervisor")
-    return source
+    return source if isinstance(source, bytes) else source.encode("utf-8")  # Ansible's loader has bytes
 
 
 def _clear(runs_fd: int, run: str) -> None:
