@@ -114,5 +114,8 @@ def environment(env: Mapping[str, Any]) -> dict[str, str]:
 
 def without_gpus(select: Any) -> bool:
     """Whether a run without GPUs is wanted: none of them is something else than all of them."""
-    text = select.strip() if isinstance(select, str) else select
-    return text in ("0", "[]") or (isinstance(text, list) and not text) or (type(text) is int and text == 0)
+    if isinstance(select, str):
+        return select.strip() in ("0", "[]")
+    if isinstance(select, list):
+        return not select
+    return isinstance(select, int) and not isinstance(select, bool) and select == 0
