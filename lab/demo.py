@@ -20,7 +20,7 @@ from typing import Any
 
 import trainops
 
-from . import example
+from . import demo_runs, example
 from .api import Lab, bring_up
 from .errors import LabError
 from .show import Show, ShowError
@@ -57,6 +57,7 @@ def _play(show: Show, lab: Lab) -> None:
     refused(show, lab)
     held_gpu(show, lab)
     from_python(show, lab)
+    demo_runs.play(show, lab)
 
 
 @contextlib.contextmanager
