@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_MOST = 200
 _GIVEN = ("command", "script", "args", "env", "env_file", "pythonpath")
 
 
@@ -29,7 +30,7 @@ class Plan:
     def __init__(self, store: Store, params: dict[str, Any]) -> None:
         self.release = choose_release(store, params["release"])
         verdict = verify(store, self.release)
-        self.altered = sorted(verdict.drift)
+        self.altered = sorted(verdict.drift)[:_MOST]
         if not store.has_tree(self.release):
             gone = store.path("releases", self.release)
             raise WorkerError("unknown-release", f"release {short_id(self.release)} is gone from {gone}: deploy again")

@@ -41,6 +41,17 @@ RUNS, LAST = "runs", "last"
 ALIVE = ("starting", "running")
 _ID = re.compile(r"r[1-9][0-9]*")
 _TAIL_BYTES = 64 << 10
+# What is said of a run whose record is gone.
+_UNKNOWN: dict[str, Any] = {
+    **dict.fromkeys(("project", "root", "release", "wanted", "like", "python", "cwd", "created", "created_s", "who")),
+    **dict.fromkeys(("boot", "driver", "python_version")),
+    "token": "",
+    "command": [],
+    "environment": {},
+    "gpus": [],
+    "altered": [],
+    "distributions": {},
+}
 # What only one run is asked for, and never many at once.
 _LONG = ("environment", "distributions", "order")
 
@@ -56,7 +67,7 @@ class Run:
     def __init__(self, run: str, path: str, seen: Seen) -> None:
         self.id = run
         self.path = path
-        self.record: dict[str, Any] = {"run": run, **(seen.record or {}), **started_part(seen.started)}
+        self.record: dict[str, Any] = {"run": run, **_UNKNOWN, **(seen.record or {}), **started_part(seen.started)}
         self.exit = seen.exit
         self.supervised = seen.locked
         self.state, self.why = state_of(seen)
