@@ -47,6 +47,7 @@ options:
       - V(rolled_back) makes an earlier release live again, after every file of it was compared with its manifest.
       - V(ejected) turns the links in O(root) into plain files and folders with what is live, and then removes
         C(.trainops/NAME) with all releases, V(adopted) among them, and C(.trainops) when no other project is there.
+        The logs and records of runs are yours and stay, in C(.trainops/NAME/runs). It is refused while a run lives.
     type: str
     choices: [released, rolled_back, ejected]
     default: released

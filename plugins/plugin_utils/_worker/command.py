@@ -10,7 +10,6 @@ deploy: in modules that it imports late, and in the children that multiprocessin
 
 from __future__ import annotations
 
-import difflib
 import os
 import posixpath
 import re
@@ -111,6 +110,8 @@ def find_script(script: str, place: Place) -> str:
 
 def near_names(word: str, files: list[str]) -> list[str]:
     """The Python files whose path or name is nearest to a word, at most three."""
+    import difflib  # only a mistake needs it
+
     scripts = [path for path in files if path.endswith(".py")]
     name = posixpath.basename(word)
     same = [path for path in scripts if posixpath.basename(path) == name]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
 import sys
 
 from .gpus import find_tool
@@ -78,6 +77,8 @@ def _by_systemd(argv: list[str], unit: str) -> str:
     tool = find_tool("systemd-run", os.environ.get("PATH", ""))
     if tool is None:
         return "there is no systemd-run"
+    import subprocess
+
     try:
         done = subprocess.run(
             unit_command(tool, argv, unit), stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shlex
 import sys
@@ -71,7 +70,7 @@ def driver() -> str | None:
 
 def facts() -> dict[str, Any]:
     """What of this belongs into a run's record."""
-    return {"python_version": platform.python_version(), "distributions": distributions(), "driver": driver()}
+    return {"python_version": sys.version.split()[0].rstrip("+"), "distributions": distributions(), "driver": driver()}
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[dict[str, str | None]]:
