@@ -181,7 +181,7 @@ def rolled_back(show: Show, lab: Lab) -> None:
 def refused(show: Show, lab: Lab) -> None:
     """A syntax error, and an import of what is no longer there."""
     model, trainer = (show.folder / name for name in SCRIPTS)
-    importing = "from dflash_model import DFlashConfig, DFlashModel"
+    importing = next(line for line in trainer.read_text().splitlines() if line.startswith("from dflash_model import"))
     _refused(
         show,
         lab,

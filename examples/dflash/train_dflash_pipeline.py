@@ -22,8 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import dflash_model
-from dflash_model import DFlashConfig, DFlashModel, DFlashTransformer, TransformerConfig, torch
+from dflash_model import DFlashConfig, DFlashModel, DFlashTransformer, TransformerConfig, draft_loss, torch
 
 HERE = Path(__file__).resolve().parent
 # Fixed, so that an edited text does not make another model.
@@ -163,7 +162,7 @@ class GpuTraining(Training):
         self.optimizer = torch.optim.AdamW(self.models[0].parameters.values(), lr=settings["gpu_rate"])
         # One piece of compiled code for each GPU, and no falling back to the slow way when there are many of them.
         torch._dynamo.config.recompile_limit = max(8, gpus)
-        self.loss = torch.compile(dflash_model.draft_loss, dynamic=False, fullgraph=True)
+        self.loss = torch.compile(draft_loss, dynamic=False, fullgraph=True)
         # The current GPU is the thread's own, so each thread sets it once.
         self.threads = [
             ThreadPoolExecutor(1, f"gpu{device.index}", torch.cuda.set_device, (device,)) for device in self.devices
