@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MOST = 1 << 20
+_SHELLS = ("ash", "bash", "busybox", "dash", "fish", "ksh", "mksh", "sh", "zsh")
 
 
 class Member:
@@ -106,6 +107,26 @@ def find(run: Run) -> list[Member]:
 def kill(members: Iterable[Member], number: int) -> list[Member]:
     """Send a signal to processes; returns those that were there to get it."""
     return [member for member in members if member.send(number)]
+
+
+def asked(main: Member) -> list[Member]:
+    """Whom to ask when a run is to end: its process, which knows what it has started.
+
+    But a shell tells nobody: it waits for its command, or ends at once without it.
+    """
+    found = [main]
+    for one in found:
+        if _is_shell(one.pid):
+            children = [(pid, start_of(pid)) for pid in pids() if (stat_of(pid) or ["", "0"])[1] == str(one.pid)]
+            found += [Member(pid, start) for pid, start in children if start is not None]
+    return found
+
+
+def _is_shell(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in _SHELLS
+    except OSError:
+        return False
 
 
 def ancestors(pid: int) -> set[int]:

@@ -11,7 +11,7 @@ import signal
 import time
 
 from .channel import WorkerError
-from .members import Member, find, kill, main_of
+from .members import Member, asked, find, kill, main_of
 from .runs import Run, busy, find_run, open_run, read_run
 from .store import Store, guarded, open_store
 from .supervise import EXIT, FORMAT, STOPPED, exit_record, iso, last_lines, write_record
@@ -36,8 +36,9 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     params: root, name; run: an id, "all", or null for the only one that is alive; signal: INT or TERM; patience:
     seconds for the run to save what it has and end by itself; who; check_mode.
 
-    The run's own process gets the signal, and after ``patience`` SIGKILL, as does everything that belongs to it, again
-    and again until nothing does. Of a run whose own process is gone, what it left behind is asked by SIGTERM first.
+    The run's own process gets the signal (and where that is a shell, also what it waits for), and after ``patience``
+    SIGKILL, as does everything that belongs to it, again and again until nothing does. What outlives the run's own
+    process is asked by SIGTERM first and has the rest of the time.
 
     Result: stopped: [{run: the record with state and exit as it is now, changed, killed: [{pid, command}] that had to
     be killed, killed_count, seconds}], changed.
@@ -95,15 +96,17 @@ class _Stop:
 
     def _stop(self) -> None:
         self._wait_for_start()
-        main = main_of(self.run)
+        main, patience = main_of(self.run), float(self.params["patience"])
         if main:
             self._say_who()
-            main.send(_SIGNALS[self.params["signal"]])
-            self._wait(lambda: not main.lives(), self.params["patience"], "waiting for it to end")
-            # What it left behind was asked by nobody yet, but when it was patience that ran out there is no more of it.
-            self._ask_the_rest(_REST_SECONDS if not main.lives() else 0.0)
+            kill(asked(main), _SIGNALS[self.params["signal"]])
+            asked_at = time.monotonic()
+            self._wait(lambda: not main.lives(), patience, "waiting for it to end")
+            left = patience - (time.monotonic() - asked_at)
+            # What it left behind was asked by nobody yet, and may have something to save too.
+            self._ask_the_rest(max(left, min(_REST_SECONDS, patience)) if not main.lives() else 0.0)
         else:
-            self._ask_the_rest(self.params["patience"])
+            self._ask_the_rest(patience)
         self._kill()
         self._close(unseen=main is not None)
 

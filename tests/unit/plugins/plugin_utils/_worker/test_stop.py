@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,28 @@ def test_a_run_that_does_not_listen_is_killed(root: Path) -> None:
     assert one["run"]["exit"]["out_of_memory"] is False
     assert one["killed_count"] == 1 and sys.executable in one["killed"][0]["command"]
     assert one["seconds"] >= 0.3
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+def test_what_a_shell_waits_for_is_asked_too_and_has_its_time(root: Path, name: str) -> None:
+    code = (
+        "import os, signal, sys, time\n"
+        "def save(*_):\n"
+        "    open('saving', 'w').close()\n"
+        "    while not os.path.exists('slow disk'): time.sleep(0.01)\n"
+        "    print('saved', flush=True)\n"
+        "    os._exit(0)\n"
+        f"signal.signal(signal.SIG{name}, save)\n" + LOOP
+    )
+    start(root, command=["/bin/sh", "-c", '"$0" -c "$1"; echo next; sleep 600', sys.executable, code])
+    says(root, "on")
+    stopping = threading.Thread(target=stopped, args=(root,), kwargs={"signal": name})
+    stopping.start()
+    until(lambda: (root / "saving").exists(), "it was never asked")
+    (root / "slow disk").touch()
+    stopping.join()
+    assert says(root, "saved") == "on\nsaved\n"
+    assert (ended(root).state, of(root)) == ("ended", [])
 
 
 def test_everything_that_a_run_started_is_ended(root: Path) -> None:
