@@ -79,8 +79,9 @@ class Place:
         checked = ArgumentSpecValidator(spec["argument_spec"]).validate(given)
         assert not checked.error_messages, checked.error_messages
         connection = connect(self.host)
-        task = types.SimpleNamespace(check_mode=check_mode, diff=False, action="training_run", async_val=0)
-        action = ActionModule(task, connection, None, None, None, None)
+        task: Any = types.SimpleNamespace(check_mode=check_mode, diff=False, action="training_run", async_val=0)
+        unused: Any = None  # what the step itself needs of Ansible is the task and its connection
+        action = ActionModule(task, connection, unused, unused, unused, unused)
         try:
             return action.step(checked.validated_parameters, {"inventory_hostname": self.host})
         except StepError as error:

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import ConnectionLost
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import look
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import info_result
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_launch import Conversation
@@ -257,7 +259,7 @@ def test_a_full_disk_loses_no_exit_code(host: str, small: Callable[[str], Place]
 def test_children_that_became_daemons_are_stopped_too(place: Place) -> None:
     result = started(place.start("daemon"))
     run = result["run"]
-    assert until(lambda: "daemon " in place.inside("cat", result["log"]))
+    assert until(lambda: "\ndaemon\n" in place.inside("cat", result["log"]))
     members = place.members(run)
     assert len(members) >= 2
     stopped = place.stop(run)
@@ -319,7 +321,7 @@ def test_a_run_of_ours_that_trains_is_named_and_not_disturbed(place: Place, tmp_
     (tmp_path / "project" / "train.py").write_text(TRAIN)
     checked = {"project": "project", "root": place.root, "name": "demo", "gpus": True, "select": [0]}
     told = run_step(tmp_path, "trainops.proxmox.syntax_check", checked, inventory(), place.host)[place.host]
-    assert told["warnings"] == []
+    assert told.get("warnings", []) == []
     assert [row["run"] for row in told["gpus"][0]["processes"]] == [run]
     assert place.look(run)["state"] == "running"
     stopped = place.stop(run)
@@ -438,7 +440,8 @@ def test_a_connection_that_breaks_around_the_answer_starts_no_second_copy(
     place: Place, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = place.runs()
-    answer, lost = Conversation.answer, []
+    answer = Conversation.answer
+    lost: list[str] = []
 
     def breaking(self: Conversation, frame: dict[str, Any]) -> Any:
         if not lost and moment == "before the answer":
@@ -469,7 +472,16 @@ def test_an_ssh_that_is_killed_at_any_moment_starts_no_second_copy(plain: Place,
 
     striker = threading.Thread(target=strike)
     striker.start()
-    result = plain.start("run")
-    striker.join()
+    result = None
+    try:
+        result = plain.start("run")
+    except AnsibleConnectionFailure as error:
+        # Before the hello nothing can have been started, so it is said at once and may be asked for anew.
+        assert not isinstance(error, ConnectionLost)
+    finally:
+        striker.join()
     assert begun.is_set()
-    only_one_more(plain, before, result)
+    if result is None:
+        assert [run["run"] for run in plain.runs()] == [run["run"] for run in before]
+    else:
+        only_one_more(plain, before, result)
