@@ -51,7 +51,7 @@ lab: deps venv ## start the one-machine lab (or repair it)
 	@python -m lab up
 
 .PHONY: demo
-demo: deps venv ## run the main job on the lab and show it
+demo: deps venv ## run the main job on the lab, launch and stop runs, and show it
 	@python -m lab.demo
 
 .PHONY: transcript
@@ -59,7 +59,7 @@ transcript: deps venv ## play a user's first ten minutes on the lab and record t
 	@python -m lab.first_deploy
 
 .PHONY: bench
-bench: deps venv ## measure deploys beside the bare commands, on the lab
+bench: deps venv ## measure deploys beside the bare commands, and runs, on the lab
 	@python -m bench
 
 .PHONY: dist

@@ -1,3 +1,3 @@
-"""Measurements on the lab: deploys beside the bare commands that they replace, and large files through copy."""
+"""Measurements on the lab: deploys beside the bare commands that they replace, runs, and large files."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure on the lab and print Markdown tables: python -m bench [--rounds N] [--no-copies]"""
+"""Measure on the lab and print Markdown tables: python -m bench [--rounds N] [--run-rounds N] [--copy-rounds N]"""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import copies, deploys
+from bench import copies, deploys, runs
 from bench.measure import BenchError, Figure, table
+from lab import example
 from lab.api import Lab, LabError, bring_up
 from lab.node.pct_standin.settings import STARTUP
 
@@ -21,7 +22,10 @@ from lab.node.pct_standin.settings import STARTUP
 def main() -> None:
     """Run the measurements; exits with 1 when a measured command fails."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition(":")[0])
-    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="runs of each deploy (medians are printed)")
+    parser.add_argument(
+        "--rounds", type=int, default=9, metavar="N", help="runs of each deploy (medians are printed); 0: none"
+    )
+    parser.add_argument("--run-rounds", type=int, default=9, metavar="N", help="launches, crashes and stops; 0: none")
     parser.add_argument("--copy-rounds", type=int, default=3, metavar="N", help="runs of each large copy; 0: none")
     options = parser.parse_args()
     try:
@@ -39,11 +43,15 @@ def _measure(options: argparse.Namespace, lab: Lab, base: Path, control: Path) -
     try:
         print(_machine(), flush=True)
         environment = _environment(control)
-        with _silent_shell(lab):
-            figures = deploys.measure(deploys.cases(base, lab, control), options.rounds, environment, _say)
-        print("\n" + deploy_table(figures), flush=True)
+        if options.rounds:
+            with _silent_shell(lab):
+                figures = deploys.measure(deploys.cases(base, lab, control), options.rounds, environment, _say)
+            print("\n" + deploy_table(figures), flush=True)
+        if options.run_rounds:
+            figures = runs.measure(runs.project(base / "bench-run", lab), lab, options.run_rounds, environment, _say)
+            print("\n" + run_table(figures), flush=True)
         if options.copy_rounds:
-            folder = base / "bench-1"
+            folder = example.copy(base / "bench-copies", lab)
             large = copies.measure(folder, lab, options.copy_rounds, environment, _say)
             print("\n" + copy_table(large), flush=True)
     finally:
@@ -95,6 +103,15 @@ def deploy_table(figures: Sequence[Figure]) -> str:
         )
     header = [f"median of {len(figures[0].samples)}", "s", "from–to", "÷ pct", "÷ lxc-attach", "÷ one file changed"]
     return table(header, rows)
+
+
+def run_table(figures: Sequence[Figure]) -> str:
+    """Every case with its time in seconds."""
+    rows = []
+    for figure in figures:
+        low, high = figure.range
+        rows.append([figure.name, f"{figure.median:.2f}", f"{low:.2f}–{high:.2f}"])
+    return table([f"median of {len(figures[0].samples)}", "s", "from–to"], rows)
 
 
 def copy_table(figures: Sequence[Figure]) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 import trainops
 
-from . import example
+from . import demo_runs, example
 from .api import Lab, bring_up
 from .errors import LabError
 from .show import Show, ShowError
@@ -57,6 +57,7 @@ def _play(show: Show, lab: Lab) -> None:
     refused(show, lab)
     held_gpu(show, lab)
     from_python(show, lab)
+    demo_runs.play(show, lab)
 
 
 @contextlib.contextmanager
@@ -180,7 +181,7 @@ def rolled_back(show: Show, lab: Lab) -> None:
 def refused(show: Show, lab: Lab) -> None:
     """A syntax error, and an import of what is no longer there."""
     model, trainer = (show.folder / name for name in SCRIPTS)
-    importing = "from dflash_model import DFlashConfig, DFlashModel"
+    importing = next(line for line in trainer.read_text().splitlines() if line.startswith("from dflash_model import"))
     _refused(
         show,
         lab,

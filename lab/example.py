@@ -9,8 +9,18 @@ import shutil
 from pathlib import Path
 
 from .api import Lab
+from .errors import LabError
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "dflash"
+_SCRIPT = "    training_script: train_dflash_pipeline.py\n"
+# The lab's GPUs compute nothing, so the training itself is on the CPU.
+_HOLDING = """\
+    training_command:
+      - bash
+      - -c
+      - for gpu in ${CUDA_VISIBLE_DEVICES//,/ }; do setpriv --pdeathsig KILL hold --gpu $gpu --mib 5000 >/dev/null &
+        done; exec {python} {release}/train_dflash_pipeline.py
+"""
 
 
 def copy(folder: Path, lab: Lab) -> Path:
@@ -23,3 +33,12 @@ def copy(folder: Path, lab: Lab) -> Path:
     text = text.replace("/var/lib/trainops-lab/default/keys", str(lab.instance.keys))
     inventory.write_text(text.replace("  vars:\n", f"  vars:\n    ansible_port: {lab.instance.port}\n"))
     return folder
+
+
+def hold_gpus(folder: Path) -> None:
+    """Let the run of a copy hold memory on its GPUs for as long as it trains."""
+    inventory = folder / "inventory.yml"
+    text = inventory.read_text()
+    if _SCRIPT not in text:
+        raise LabError(f"{inventory} does not say which script is run")
+    inventory.write_text(text.replace(_SCRIPT, _HOLDING))

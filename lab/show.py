@@ -38,10 +38,12 @@ class Show:
         """A remark."""
         print(f"   {text}", flush=True)
 
-    def run(self, *argv: str, status: int = 0, loud: bool = True) -> str:
+    def run(
+        self, *argv: str, status: int = 0, loud: bool = True, on_line: Callable[[str], None] = lambda line: None
+    ) -> str:
         """Run a command in the folder, print it and what it prints; gives its standard output without colours.
 
-        Raises ShowError when it ends with another status.
+        ``on_line`` gets each line of it at once. Raises ShowError when it ends with another status.
         """
         print(self._bold(f"{self.called}$ {shlex.join(argv)}"), flush=True)
         started = time.monotonic()
@@ -52,13 +54,14 @@ class Show:
             if process.stdout is None:
                 raise ShowError("no output")
             for line in process.stdout:
-                said.append(line)
+                said.append(_STYLE.sub("", line))
+                on_line(said[-1])
                 if loud:
                     print(f"   {line}", end="", flush=True)
         self.note(f"[{time.monotonic() - started:.1f} s, exit {process.returncode}]")
         if process.returncode != status:
             raise ShowError(f"{shlex.join(argv)} ended with {process.returncode}, not {status}")
-        return _STYLE.sub("", "".join(said))
+        return "".join(said)
 
     def python(self, code: str, function: Callable[[], Any]) -> Any:
         """Print one line of Python, run the function that it stands for, and give what that returns."""

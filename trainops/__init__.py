@@ -1,8 +1,8 @@
-"""The trainops command and its Python API: deploy to Proxmox VE containers, look, and go back."""
+"""The trainops command and its Python API: deploy to Proxmox VE containers, launch, watch, and go back."""
 
 from __future__ import annotations
 
-from trainops.operations import check, deploy, eject, gpus, rollback
+from trainops.operations import check, deploy, eject, gpus, launch, logs, rollback, status, stop, why
 from trainops.results import HostResult, Reason, Result, StepResult
 from trainops.runner import run_playbook
 
@@ -15,6 +15,11 @@ __all__ = [
     "deploy",
     "eject",
     "gpus",
+    "launch",
+    "logs",
     "rollback",
     "run_playbook",
+    "status",
+    "stop",
+    "why",
 ]

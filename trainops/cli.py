@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -16,6 +17,7 @@ import trainops
 from trainops import starting
 from trainops.errors import FileExists
 from trainops.extravars import read_extravars
+from trainops.operations import looks_like_run
 from trainops.presenting import EPILOG, EXIT_CODES, JSON, aborted, errors_told, mistakes_told, present, print_json
 from trainops.report import found_text, report
 from trainops.results import Result
@@ -79,10 +81,11 @@ class _Group(click.Group):
 )
 @click.version_option(version("trainops"), "--version", prog_name="trainops")
 def main() -> None:
-    """Check and release GPU training scripts in Proxmox VE LXC containers.
+    """Check, release and run GPU training scripts in Proxmox VE LXC containers.
 
     Begin with `trainops gpus root@NODE` and `trainops init root@NODE`; then `trainops deploy` in the folder that init
-    has prepared, or with everything on the line: `trainops deploy scripts root@10.1.2.6/200:/root`.
+    has prepared, or with everything on the line: `trainops deploy scripts root@10.1.2.6/200:/root`. Then `trainops
+    launch`, and `trainops logs -f`, `status`, `stop` and `why`.
     """
 
 
@@ -167,6 +170,96 @@ def gpus(targets: Sequence[str], **options: Any) -> None:
 
 @main.command(epilog=EPILOG)
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--like", metavar="RUN", help="Use command and environment of an earlier run again, such as r1.")
+@click.option("--gpus", metavar="WHICH", help="How many, a list (0,2), or a JMESPath expression; 0 for none [all].")
+@click.option("--script", metavar="FILE", help="A script of the release to run, instead of the inventory's.")
+@click.option("--args", metavar="WORDS", help="Its arguments, as one text.")
+@click.option("--command", metavar="WORDS", help="What to run instead; {release} and {python} expand in it.")
+@click.option("--follow/--no-follow", default=True, help="Show its log until it gives a sign of life [--follow].")
+@_PYTHON
+@_NAME
+@_shared_options
+def launch(targets: Sequence[str], **options: Any) -> None:
+    """Start a run of the live release on idle GPUs.
+
+    It outlives every connection. Its log is shown until its first values (step, loss, tokens/s) come, or what
+    training_until says, or until it ends. Ctrl-C detaches and never stops it.
+    """
+    _run(trainops.launch, options, detach=list(targets), target=targets or None)
+
+
+@main.command(epilog=EPILOG)
+@click.argument("words", nargs=-1, metavar="[RUN] [TARGET]...")
+@click.option("-f", "--follow", is_flag=True, help="Go on with each line as it comes, until the run ends.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(min=0), default=100, metavar="NUMBER", help="Begin so far back [100]."
+)
+@_PYTHON
+@_NAME
+@_shared_options
+def logs(words: Sequence[str], **options: Any) -> None:
+    """Show the log of a run, such as r1, by default of the latest.
+
+    With -f also over connections that are lost and made again: no line is lost, none comes twice. It ends with how the
+    run ended, with status 1 where that was not well. Ctrl-C detaches and never stops the run.
+    """
+    run, targets = _run_and_targets(words)
+    detach = list(words) if options["follow"] else None
+    _run(trainops.logs, options, detach=detach, run=run, target=targets)
+
+
+@main.command(epilog=EPILOG)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@_PYTHON
+@_NAME
+@_shared_options
+def status(targets: Sequence[str], **options: Any) -> None:
+    """Show the runs of all containers: state, age, values, GPUs and release.
+
+    A run whose log is silent while its GPUs do nothing is shown as stalled.
+    """
+    _run(trainops.status, options, target=targets or None)
+
+
+@main.command(epilog=EPILOG)
+@click.argument("words", nargs=-1, metavar="[RUN|all] [TARGET]...")
+@click.option("--signal", type=click.Choice(["TERM", "INT"]), help="What asks it to end [TERM].")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Its time to save a checkpoint before it is killed [60].",
+)
+@_PYTHON
+@_NAME
+@_shared_options
+def stop(words: Sequence[str], **options: Any) -> None:
+    """Stop a run, such as r1, by default the only one alive.
+
+    It is asked first and has time to save a checkpoint. Done when no process of it is left and its GPUs are free. Other
+    runs, and what was started by hand, are never touched.
+    """
+    run, targets = _run_and_targets(words, "all")
+    _run(trainops.stop, options, run=run, target=targets)
+
+
+@main.command(epilog=EPILOG)
+@click.argument("words", nargs=-1, metavar="[RUN] [TARGET]...")
+@_PYTHON
+@_NAME
+@_shared_options
+def why(words: Sequence[str], **options: Any) -> None:
+    """Say why a run died, such as r1, by default the latest.
+
+    The most likely cause comes first, then the evidence: exit record, memory, errors of the GPUs in the node's kernel
+    log, disks, and the last of its log.
+    """
+    run, targets = _run_and_targets(words)
+    _run(trainops.why, options, run=run, target=targets)
+
+
+@main.command(epilog=EPILOG)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--to", metavar="WHICH", help="An activation's number, a release id, or adopted [what was live before].")
 @_PYTHON
 @_NAME
@@ -213,7 +306,7 @@ def completion(shell: str) -> None:
     print(complete(main, {}, "trainops", "_TRAINOPS_COMPLETE").source())
 
 
-for _command in (deploy, rollback, eject):
+for _command in (deploy, launch, logs, status, stop, why, rollback, eject):
     _command.help = f"{cleandoc(_command.help or '')}\n\n{_TARGET_HELP}"
 
 
@@ -229,9 +322,35 @@ def _told_apart(words: Sequence[str]) -> tuple[list[str] | None, list[str] | Non
     return projects or None, targets or None
 
 
-def _run(operation: Callable[..., Result], options: dict[str, Any], **named: Any) -> None:
-    """Run one operation of the API with the options that all commands share, and present its result."""
+def _run_and_targets(words: Sequence[str], *more: str) -> tuple[str | None, list[str] | None]:
+    """The run and the targets among the words of a command line; ``more`` are words that stand for a run too."""
+    runs = [word for word in words if looks_like_run(word) or word in more]
+    targets = [word for word in words if word not in runs]
+    if len(runs) > 1:
+        raise click.UsageError(f"{' and '.join(runs)}: name one run")
+    if wrong := [word for word in targets if not looks_like_target(word)]:
+        raise click.UsageError(f"{wrong[0]!r} is neither a run, such as r1, nor a container, {FORM}")
+    return (runs[0] if runs else None), targets or None
+
+
+def _detached(words: Sequence[str], options: dict[str, Any]) -> str:
+    """What Ctrl-C says while a run is watched; ``words`` are the run and the targets of the command line."""
+    where = [f"--inventory={path}" for path in options["inventory"]]
+    where += [f"--limit={options['limit']}"] if options["limit"] else []
+    where += [f"--name={options['name']}"] if options["name"] else []
+    back = shlex.join(["trainops", "logs", "-f", *words, *where])
+    return f"detached; what was started goes on. To come back: {back}"
+
+
+def _run(
+    operation: Callable[..., Result], options: dict[str, Any], *, detach: Sequence[str] | None = None, **named: Any
+) -> None:
+    """Run one operation of the API with the options that all commands share, and present its result.
+
+    ``detach``: an interrupt only ends the watching of what goes on elsewhere; these words lead back to it.
+    """
     as_json = options.pop("as_json")
+    canceled = "canceled" if detach is None else _detached(detach, options)
 
     def run(output: Callable[[str], None], color: bool) -> Result:
         extravars = read_extravars(options.pop("extra_vars"))
@@ -247,4 +366,4 @@ def _run(operation: Callable[..., Result], options: dict[str, Any], **named: Any
             **named,
         )
 
-    present(run, as_json)
+    present(run, as_json, canceled)

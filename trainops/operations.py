@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -88,6 +90,136 @@ def eject(target: Texts | None = None, *, python: str | None = None, name: str |
     """
     given = {"training_python": python, "training_name": name}
     return run_playbook("eject_training", **_ordered((), target, given, options, need_root=True))
+
+
+def launch(
+    target: Texts | None = None,
+    *,
+    like: str | None = None,
+    gpus: str | int | Sequence[str | int] | None = None,
+    command: str | Sequence[str] | None = None,
+    script: str | None = None,
+    args: str | Sequence[str] | None = None,
+    follow: bool = True,
+    python: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Result:
+    """Start a run of the live release on idle GPUs; it goes on whatever becomes of this call.
+
+    ``command``, or ``script`` with ``args``, says what to run, instead of the inventory; ``like`` an earlier run
+    (``r1``) whose command and environment are used again. ``gpus`` are a number of them, indexes, UUIDs or a JMESPath
+    expression; 0 for none. ``follow`` returns when the run has shown a sign of life (``training_until``, by default the
+    first values in its log) or has died; otherwise it returns when the run has started.
+
+    The step ``run`` of each host's result has the run's id in ``values["run"]``. Arguments, options and errors as those
+    of :func:`rollback`.
+    """
+    given: dict[str, Any] = {
+        "training_like": like,
+        "training_gpus": gpus if gpus is None or isinstance(gpus, str | int) else list(gpus),
+        "training_command": command if command is None or isinstance(command, str) else list(command),
+        "training_script": script,
+        "training_args": args if args is None or isinstance(args, str) else list(args),
+        "training_python": python,
+        "training_name": name,
+        "training_watch": follow,
+    }
+    if command is not None and script is not None:
+        raise WrongOption("a command and a script both say what to run: give one of them")
+    return run_playbook("launch_training", **_ordered((), target, given, options, need_root=True))
+
+
+def logs(
+    run: str | None = None,
+    target: Texts | None = None,
+    *,
+    follow: bool = False,
+    lines: int = 100,
+    python: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Result:
+    """Read the log of a run (``r1``), by default of the latest: its last ``lines`` lines, which ``on_output`` gets.
+
+    ``follow`` goes on with each line as it comes, over connections that are lost and made again, until the run ends; a
+    run that does not end well is a failure then. Arguments, options and errors as those of :func:`rollback`.
+    """
+    if lines < 0:
+        raise WrongOption(f"lines {lines}: it is 0 or more")
+    given = {
+        "training_run": _run_id(run),
+        "training_follow": follow,
+        "training_lines": lines,
+        "training_python": python,
+        "training_name": name,
+    }
+    return run_playbook("training_logs", **_ordered((), target, given, options, need_root=True))
+
+
+def status(
+    target: Texts | None = None, *, python: str | None = None, name: str | None = None, **options: Any
+) -> Result:
+    """The runs of all hosts: state, age, values, GPUs and release, in ``values["runs"]`` of each host's step ``run``.
+
+    Arguments, options and errors as those of :func:`rollback`.
+    """
+    given = {"training_python": python, "training_name": name}
+    return run_playbook("training_status", **_ordered((), target, given, options, need_root=True))
+
+
+def stop(
+    run: str | None = None,
+    target: Texts | None = None,
+    *,
+    signal: str | None = None,
+    patience: float | None = None,
+    python: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Result:
+    """Stop a run (``r1``, or ``all``), by default the only one that is alive.
+
+    ``signal`` (``TERM`` or ``INT``) asks it, ``patience`` is the time in seconds that it has to save and end before it
+    is killed. Arguments, options and errors as those of :func:`rollback`.
+    """
+    if patience is not None and not 0 <= patience < math.inf:
+        raise WrongOption(f"patience {patience}: it is a number of seconds, 0 or more")
+    given = {
+        "training_run": run if run == "all" else _run_id(run),
+        "training_stop_signal": signal,
+        "training_stop_timeout": patience,
+        "training_python": python,
+        "training_name": name,
+    }
+    return run_playbook("stop_training", **_ordered((), target, given, options, need_root=True))
+
+
+def why(
+    run: str | None = None,
+    target: Texts | None = None,
+    *,
+    python: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Result:
+    """Why a run (``r1``) ended, by default the latest: the most likely cause first, then the evidence.
+
+    Arguments, options and errors as those of :func:`rollback`.
+    """
+    given = {"training_run": _run_id(run), "training_python": python, "training_name": name}
+    return run_playbook("why_training", **_ordered((), target, given, options, need_root=True))
+
+
+def _run_id(run: str | None) -> str | None:
+    if run is not None and not looks_like_run(run):
+        raise WrongOption(f"{run!r} is no run: give its id, such as r1")
+    return run
+
+
+def looks_like_run(text: str) -> bool:
+    """Whether ``text`` is the id of a run, such as ``r12``."""
+    return re.fullmatch(r"r[1-9][0-9]*", text) is not None
 
 
 def gpus(target: Texts | None = None, **options: Any) -> Result:

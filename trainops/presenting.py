@@ -61,8 +61,11 @@ def _print_mistake(reason: str, message: str) -> None:
 
 
 @contextlib.contextmanager
-def errors_told(as_json: bool) -> Iterator[None]:
-    """A mistake in what was given ends with status 2 and its sentence, an interrupt or SIGTERM with 130."""
+def errors_told(as_json: bool, canceled: str = "canceled") -> Iterator[None]:
+    """A mistake in what was given ends with status 2 and its sentence, an interrupt or SIGTERM with 130.
+
+    ``canceled`` is what is said of an interrupt.
+    """
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
     try:
@@ -74,8 +77,8 @@ def errors_told(as_json: bool) -> Iterator[None]:
         sys.exit(USAGE_ERROR)
     except KeyboardInterrupt:
         if as_json:
-            _print_mistake(Reason.CANCELED, "canceled")
-        print("trainops: canceled", file=sys.stderr)
+            _print_mistake(Reason.CANCELED, canceled)
+        print(f"trainops: {canceled}", file=sys.stderr)
         sys.exit(EXIT_CODES[Reason.CANCELED])
 
 
@@ -89,13 +92,13 @@ def aborted() -> Iterator[None]:
         raise KeyboardInterrupt from error
 
 
-def present(operation: Callable[[Output, bool], Result], as_json: bool) -> None:
+def present(operation: Callable[[Output, bool], Result], as_json: bool, canceled: str = "canceled") -> None:
     """Run one operation, print its lines as they come, and end with the status that fits.
 
-    ``operation`` gets where its lines go, and whether they may be coloured.
+    ``operation`` gets where its lines go, and whether they may be coloured; ``canceled`` is said of an interrupt.
     """
     stream = sys.stderr if as_json else sys.stdout
-    with errors_told(as_json):
+    with errors_told(as_json, canceled):
         result = operation(lambda text: print(text, file=stream, flush=True), stream.isatty())
     if as_json:
         print_json(result.as_dict())

@@ -63,7 +63,8 @@ class Result:
     """What a run came to: plain values, complete, to be read any number of times.
 
     ``rc`` is ansible-playbook's exit status (None when it had to be ended), ``message`` a sentence for a person (empty
-    when all is well), ``output`` all that was printed, ``seconds`` the time it took.
+    when all is well), ``output`` all that was printed (the first MiB of a log that a step follows), ``seconds`` the
+    time it took.
     """
 
     ok: bool

@@ -37,6 +37,8 @@ COLLECTION = "trainops.proxmox"
 _POLL_SECONDS = 0.25
 _PATIENCE_SECONDS = 5.0  # for ansible-playbook to end by itself once it has given its account
 _MAX_RESULT_CHARACTERS = 64 * 1024 * 1024
+# Of what steps print while they work; a log that is followed for days would otherwise fill the memory.
+_MAX_KEPT_CHARACTERS = 1024 * 1024
 _NOT_FOUND = "could not be found"
 
 Inventory = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
@@ -254,12 +256,16 @@ class _Events:
         self.all: list[dict[str, Any]] = []
         self.accounted = False  # whether ansible-playbook has given its account, the last thing that it does
         self._on_output = on_output
+        self._kept = 0
         self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def take(self, event: dict[str, Any]) -> bool:
         """ansible-runner's event handler; False means that it need not keep a file of the event."""
-        self.all.append(event)
+        if event.get("event") != "verbose" or self._kept < _MAX_KEPT_CHARACTERS:
+            self.all.append(event)
+        if event.get("event") == "verbose":
+            self._kept += len(str(event.get("stdout") or ""))
         self.accounted |= event.get("event") == "playbook_on_stats"
         if self._on_output and event.get("stdout"):
             if self._thread is None:

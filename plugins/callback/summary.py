@@ -44,11 +44,14 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import action_loader, connection_loader
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_table import table as table_of_runs
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.spec import argument_spec
 
 if TYPE_CHECKING:
     from ansible.executor.task_result import CallbackTaskResult  # not in an ansible-core that is too old to go on
 
+_RUN = "trainops.proxmox.training_run"
+_WITH_TABLE = ("trainops.proxmox.gpu_info", _RUN)
 _EXPLAINING = ("ansible.builtin.assert", "ansible.builtin.fail", "ansible.builtin.validate_argument_spec")
 
 
@@ -81,6 +84,7 @@ class CallbackModule(CallbackBase):
         self._width = 0
         self._hosts = ""
         self._check_mode_told = False
+        self._runs: list[tuple[str, dict[str, Any]]] = []
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         # Through a pipe Python would keep the lines back until the end.
@@ -146,6 +150,7 @@ class CallbackModule(CallbackBase):
                     self._display.display(diff.rstrip("\n"))
 
     def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
+        self._show_runs()
         total = len(stats.processed)
         for what, counted, color in (
             ("failed", stats.failures, _color("ERROR")),
@@ -156,12 +161,15 @@ class CallbackModule(CallbackBase):
 
     def _ok(self, result: CallbackTaskResult) -> None:
         values = result.result
+        if result.task.resolved_action == _RUN and "runs" in values and not self._display.verbosity:
+            self._runs.append((result.host.get_name(), dict(values)))
+            return
         changed = bool(values.get("changed"))
         always = bool(values.get("_ansible_verbose_always"))
         if not (self._step(result) or changed or always or self._display.verbosity):
             return
         color = _color("CHANGED") if changed else _color("OK")
-        if values.get("idle") is False:
+        if values.get("idle") is False and not values.get("held_by_runs"):
             color = _color("WARN")
         text = str(values.get("summary") or ("changed" if changed else "ok"))
         if always:
@@ -169,11 +177,17 @@ class CallbackModule(CallbackBase):
         line, *rest = text.splitlines()
         if always and rest:
             line, rest = "", [line, *rest]  # what was laid out in columns stays so
-        if result.task.resolved_action == "trainops.proxmox.gpu_info":
+        if result.task.resolved_action in _WITH_TABLE:
             rest += str(values.get("table") or "").splitlines()
         if self._display.verbosity > 1 and not always:
             rest += self._dump_results(values, indent=4).splitlines()
         self._display.display(self._under(self._line(result, line).rstrip(), rest), color=color)
+
+    def _show_runs(self) -> None:
+        """The runs of all hosts, which are one table: it is whole when everybody has answered."""
+        if self._runs:
+            self._display.display(table_of_runs(sorted(self._runs, key=lambda one: one[0])))
+            self._runs = []
 
     def _bad(self, result: CallbackTaskResult, word: str, color: str) -> None:
         headline, rest = lines.failure(result.result)

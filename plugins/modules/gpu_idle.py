@@ -111,6 +111,14 @@ indexes:
   returned: always
   type: list
   elements: int
+held_by_runs:
+  description: >-
+    The runs that M(trainops.proxmox.training_run) started in this container and that hold the selected GPUs which are
+    not idle. Empty unless nobody else holds any of these.
+  returned: always
+  type: list
+  elements: str
+  sample: [r1]
 waited_seconds:
   description: How long it waited.
   returned: always

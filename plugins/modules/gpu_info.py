@@ -119,6 +119,10 @@ gpus:
             V(here) in this container, V(other) in another one (in any, when the node was asked), V(node) on the node
             itself, V(unknown) when it is listed and exists no longer.
           type: str
+        run:
+          description: The run of M(trainops.proxmox.training_run) that it belongs to. Null for others.
+          type: str
+          sample: r1
 view:
   description:
     - V(node) when no holder can have been missed, V(inside) when the verdicts are as seen from inside the container.

@@ -47,6 +47,7 @@ options:
       - V(rolled_back) makes an earlier release live again, after every file of it was compared with its manifest.
       - V(ejected) turns the links in O(root) into plain files and folders with what is live, and then removes
         C(.trainops/NAME) with all releases, V(adopted) among them, and C(.trainops) when no other project is there.
+        The logs and records of runs are yours and stay, in C(.trainops/NAME/runs). It is refused while a run lives.
     type: str
     choices: [released, rolled_back, ejected]
     default: released
@@ -336,6 +337,15 @@ running:
   contains:
     pid: {description: Its PID in the container., type: int, sample: 4711}
     command: {description: Its command line., type: str, sample: python3 train.py}
+runs_kept:
+  description: >-
+    The logs and records of runs, which are yours and stay in C(.trainops/NAME/runs). Null without any. While a process
+    of a run is left, nothing is ejected.
+  returned: success, with O(state=ejected)
+  type: dict
+  contains:
+    count: {description: How many runs., type: int, sample: 3}
+    path: {description: Where they are., type: str, sample: /root/.trainops/dflash/runs}
 others:
   description: Other projects below the root.
   returned: success, with O(state=ejected)

@@ -19,7 +19,7 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import PARSERS, Problem
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import check_wish
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import check_wish, held_by_runs
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary as gpu_summary
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
@@ -217,6 +217,8 @@ def with_gpus(
     if selection and selection.choose(lambda gpu: gpu.verdict == "idle"):
         return _warned(result, list(found.warnings))
     selection = selection or Selection(found.gpus)
+    if held_by_runs(selection.candidates) and not wish["require"]:
+        return _warned(result, list(found.warnings))  # a deploy while a run trains is the daily case
     none = found.trouble.text if found.trouble else "there is no GPU in the container"
     line = gpu_summary(selection, found.view) if found.gpus else none
     if wish["require"] and wish["idle_timeout"] == 0:

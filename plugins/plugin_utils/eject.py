@@ -30,6 +30,7 @@ def ejected(done: Mapping[str, Any], check_mode: bool, want_diff: bool) -> dict[
         "left_alone": done["left"],
         "foreign": done["stays"],
         "running": done["running"],
+        "runs_kept": done["runs"],
         "warnings": _warnings(done),
     }
     if want_diff:
@@ -60,6 +61,9 @@ def summary(result: Mapping[str, Any], check_mode: bool, known: bool = True) -> 
     if result["foreign"]:
         stay = "would stay" if check_mode and result["changed"] else "stay"
         said.append(f"{_count(len(result['foreign']), 'file')} that no release lists {stay} in {home}")
+    if result["runs_kept"] and result["changed"]:
+        stay = "would stay" if check_mode else "stay"
+        said.append(f"the logs and records of {_count(result['runs_kept']['count'], 'run')} {stay} in {home}/runs")
     if result["waits_for"]:
         said.append(f"would wait for {result['waits_for']}")
     return "; ".join(said)

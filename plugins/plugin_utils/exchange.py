@@ -36,6 +36,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import vi
 
 _MAX_DETAILS = 256 * 1024
 _ATTEMPTS = 4
+# nvidia-smi has its own deadline in a view; what else it does, and a child that does not end, take a few seconds more.
+_VIEW_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Request:
     """One operation of the worker.
 
     ``timeout`` bounds the whole exchange in seconds. ``view`` is a script that the same remote command runs on the node
-    beside the operation.
+    beside the operation. ``view_for`` is the kind of frame whose answer needs that view: the frame then reaches the
+    step when the view is there, or given up, and has it as ``node_view``, None where no node was asked.
     """
 
     operation: str
@@ -51,6 +54,7 @@ class Request:
     python: str = "/usr/bin/python3"
     timeout: float = 600.0
     view: View | None = None
+    view_for: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,10 @@ class Connection(Protocol):
 Answer = Callable[[dict[str, Any]], Iterable[Frame]]
 
 
+class ConnectionLost(AnsibleConnectionFailure):
+    """The conversation broke off after the worker's hello: what the operation did meanwhile is not known."""
+
+
 class _NotStarted(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -105,8 +113,9 @@ def exchange(connection: Any, request: Request, answer: Answer = no_answer, prog
 
     Only a failure before the worker said hello is tried again, so no operation ever runs twice.
 
-    Raises AnsibleConnectionFailure (naming the hop) when the worker could not be reached or was lost, StepError for an
-    expected failure of the operation, SourceChanged when a file changed while it was sent.
+    Raises AnsibleConnectionFailure (naming the hop) when the worker could not be reached, ConnectionLost (which is one)
+    when it was lost, StepError for an expected failure of the operation, SourceChanged when a file changed while it was
+    sent.
     """
     way = _way(connection)
     for attempt in range(_ATTEMPTS):
@@ -184,7 +193,9 @@ def _worker() -> tuple[str, bytes]:
     return sources.pop("trainops_worker.boot"), pack(sources)
 
 
-def _drive(reader: Reader, stream: Any, request: Request, answer: Answer) -> dict[str, Any] | None:
+def _drive(
+    reader: Reader, stream: Any, request: Request, answer: Answer, view: Callable[[], str | None]
+) -> dict[str, Any] | None:
     """Send the request and answer frames until the result; None when the conversation broke off."""
     _boot, packed = _worker()
     try:
@@ -195,6 +206,8 @@ def _drive(reader: Reader, stream: Any, request: Request, answer: Answer) -> dic
             frame = reader.frames.get()
             if frame is None:
                 return None
+            if frame["kind"] == request.view_for:
+                frame["node_view"] = view()
             if frame["kind"] == "result":
                 value: dict[str, Any] = frame["value"]
                 return value
@@ -243,15 +256,22 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
         stream = session.process.stdin
         reader = Reader(session.process, inner(nonce), request.timeout + 5, progress)
         reader.start()
-        result = _drive(reader, stream, request, answer)
+
+        def view() -> str | None:
+            if request.view is None or isinstance(way, _Local):
+                return None
+            stderr = reader.wait_for(f"{nonce} view === end\n".encode("ascii"), request.view.deadline + _VIEW_SECONDS)
+            return "\n".join(read_report(stderr, nonce)[0].view)
+
+        result = _drive(reader, stream, request, answer, view)
         with contextlib.suppress(OSError):
             stream.close()  # type: ignore[union-attr]
         reader.join()
         session.process.wait()
-        report, _rest = read_report(bytes(reader.stderr), nonce)
         if result is None:
+            report, _rest = read_report(bytes(reader.stderr), nonce)
             raise _lost(session, reader, report, request.python)
-        return Reply(result, "\n".join(report.view) if request.view and not isinstance(way, _Local) else None)
+        return Reply(result, view())
 
 
 def _lost(session: Session, reader: Reader, report: Report, python: str) -> Exception:
@@ -259,7 +279,7 @@ def _lost(session: Session, reader: Reader, report: Report, python: str) -> Exce
     status = session.ending(report)
     if status is None and not reader.broken:
         failure = session.failure(report)
-        return AnsibleConnectionFailure(failure.message) if reader.hello else _NotStarted(failure)
+        return ConnectionLost(failure.message) if reader.hello else _NotStarted(failure)
     lines = report.text.strip().splitlines()
     how = f"{reader.broken}, so it was ended" if reader.broken else _ending(status or 0)
     said = f". It said: {visible(lines[-1])}" if lines else ""
@@ -268,7 +288,7 @@ def _lost(session: Session, reader: Reader, report: Report, python: str) -> Exce
     if reader.at and status and status > 128 and not reader.broken:
         text = f"{visible(reader.at)}: {python} crashed on it {session.place} ({how}){said}"
         return StepError("crash", text)
-    return AnsibleConnectionFailure(f"{session.place}: the worker ended without a result ({how}){said}")
+    return ConnectionLost(f"{session.place}: the worker ended without a result ({how}){said}")
 
 
 def _no_worker(place: str, python: str, status: int | None, how: str) -> str:

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, select
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import WIDTH, summary, table
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import WIDTH, summary, table, your_runs
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Outcome
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Snapshot
 
@@ -80,6 +81,7 @@ def idle_result(outcome: Outcome, require: bool, width: int = WIDTH) -> dict[str
         "uuids": [gpu.uuid for gpu in outcome.chosen],
         "indexes": [gpu.index for gpu in outcome.chosen],
         "idle": idle,
+        "held_by_runs": held_by_runs(selection.candidates),
         "waited_seconds": round(outcome.waited, 1),
         "looks": outcome.looks,
         "table": shown,
@@ -88,14 +90,26 @@ def idle_result(outcome: Outcome, require: bool, width: int = WIDTH) -> dict[str
     }
     if idle or not require:
         return result
-    unknown = any(gpu.verdict == "unknown" for gpu in selection.candidates or found.gpus) or not found.gpus
-    fix = (
-        "The state of a GPU must be known before it is used: mend what is said above."
-        if unknown
-        else "Stop what holds them, choose other GPUs by option select, or wait longer by option timeout."
-    )
+    code, fix = refusal(found, selection, "timeout")
     text = "\n".join(part for part in (line, shown, fix) if part)
-    return {**result, "failed": True, "code": "gpus-unknown" if unknown else "gpus-busy", "msg": text}
+    return {**result, "failed": True, "code": code, "msg": text}
+
+
+def refusal(found: Snapshot, selection: Selection, option: str) -> tuple[str, str]:
+    """The code of a failure for GPUs that are not idle, and what to do. ``option`` is the one that waits longer."""
+    if not found.gpus or any(gpu.verdict == "unknown" for gpu in selection.candidates or found.gpus):
+        return "gpus-unknown", "The state of a GPU must be known before it is used: mend what is said above."
+    runs = held_by_runs(selection.candidates)
+    first = f"Stop {your_runs(runs)} (trainops stop {runs[0]})" if runs else "Stop what holds them"
+    return "gpus-busy", f"{first}, choose other GPUs by option select, or wait longer by option {option}."
+
+
+def held_by_runs(gpus: Iterable[Gpu]) -> list[str]:
+    """The runs of ours that hold those of ``gpus`` which are not idle; empty unless all of these are only ours."""
+    busy = [gpu for gpu in gpus if gpu.verdict != "idle"]
+    if not all(gpu.verdict == "busy" and gpu.runs for gpu in busy):
+        return []
+    return list(dict.fromkeys(run for gpu in busy for run in gpu.runs))
 
 
 def _line(outcome: Outcome) -> str:

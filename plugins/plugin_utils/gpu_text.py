@@ -50,7 +50,9 @@ def _grouped(gpus: Iterable[Gpu]) -> list[tuple[str, list[Gpu]]]:
     groups: dict[object, list[Gpu]] = {}
     for gpu in gpus:
         first = gpu.holders[0] if gpu.holders else None
-        key = (gpu.verdict, gpu.cause, first and (first.where, first.process.pid, len(gpu.holders)))
+        who = first and (first.where, first.process.pid, len(gpu.holders))
+        # A run may have a process for each GPU, and is one holder all the same.
+        key = (gpu.verdict, gpu.runs) if gpu.runs else (gpu.verdict, gpu.cause, who)
         groups.setdefault(key, []).append(gpu)
     return [(_why(members), members) for members in groups.values()]
 
@@ -59,6 +61,8 @@ def _why(gpus: Sequence[Gpu]) -> str:
     gpu = gpus[0]
     if gpu.verdict == "unknown":
         return gpu.reasons[0]
+    if gpu.runs:
+        return _by_runs(gpus)
     if not gpu.holders:
         used = sum(member.used or 0 for member in gpus)
         if gpu.cause == "utilization":
@@ -74,6 +78,20 @@ def _why(gpus: Sequence[Gpu]) -> str:
     return f"{memory} MiB held by {holder(first)}{more}"
 
 
+def _by_runs(gpus: Sequence[Gpu]) -> str:
+    who = your_runs(gpus[0].runs)
+    if not any(gpu.holders for gpu in gpus):
+        return f"given to {who}, not opened yet"
+    if all(found.memory is None for gpu in gpus for found in gpu.holders):
+        return f"opened by {who}, no memory yet"
+    return f"{sum(found.memory or 0 for gpu in gpus for found in gpu.holders)} MiB held by {who}"
+
+
+def your_runs(runs: Sequence[str]) -> str:
+    """``your run r1``, or ``your runs r1, r2``."""
+    return f"your run{'' if len(runs) == 1 else 's'} {', '.join(runs)}"
+
+
 def holder(found: Holder) -> str:
     """Who it is: ``vmid 201 (train-b) pid 212 python3 train.py``."""
     process = found.process
@@ -83,6 +101,8 @@ def holder(found: Holder) -> str:
     if found.where == "node":
         return f"the node's pid {process.pid} {command}"
     pid = process.inside or process.pid
+    if found.run:
+        return f"{your_runs([found.run])}, pid {pid} {command}"
     if found.where == "here":
         return f"this container's pid {pid} {command}"
     name = f" ({process.container})" if process.container else ""

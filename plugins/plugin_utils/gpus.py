@@ -33,11 +33,15 @@ _NO_TOOL = (
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds a GPU: by ``memory`` (MiB) there, or None by having opened it."""
+    """A process that holds a GPU: by ``memory`` (MiB) there, or None by having opened it.
+
+    ``run`` is the run of ours that it belongs to, when it is one of this container.
+    """
 
     process: Process
     where: str  # here, other (container), node, or unknown: listed by nvidia-smi, but gone
     memory: int | None = None
+    run: str | None = None
 
     def as_result(self) -> dict[str, Any]:
         """Plain values for a step's result."""
@@ -52,6 +56,7 @@ class Holder:
             "age_seconds": process.age,
             "memory_mib": self.memory,
             "where": self.where,
+            "run": self.run,
         }
 
 
@@ -67,11 +72,18 @@ class Gpu:
     verdict: str = "unknown"
     cause: str | None = None
     reasons: tuple[str, ...] = ()
+    given: str | None = None  # a run of ours that was started on it and has not opened it yet
 
     @property
     def key(self) -> str:
         """What names the GPU from one look to the next, also while nvidia-smi tells no UUID."""
         return str(self.uuid) if self.minor is None else f"nvidia{self.minor}"
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The runs of ours that hold it; empty unless nobody else does."""
+        runs = dict.fromkeys([holder.run for holder in self.holders] or [self.given])
+        return () if None in runs else tuple(run for run in runs if run)
 
     @property
     def used(self) -> int | None:
@@ -151,6 +163,7 @@ class _Evidence:
     own_processes: Mapping[int, Process] = field(default_factory=dict)
     vmid: int | None = None
     partly: str = "as seen from inside"
+    runs: Mapping[int, str] = field(default_factory=dict)
 
 
 def params(smi: str, timeout: float) -> dict[str, Any]:
@@ -179,6 +192,7 @@ def snapshot(
         node_processes=view.processes if view else {},
         own_processes=_own_processes(reading),
         vmid=vmid,
+        runs={int(pid): run for pid, run in reading.get("runs", {}).items()},
     )
     gpus = tuple(_judged(_with_holders(gpu, evidence), evidence) for gpu in _gpus(reading, view, inside, node))
     rows = inside.rows or node.rows
@@ -321,9 +335,14 @@ def _with_holders(gpu: Gpu, evidence: _Evidence) -> Gpu:
     for holder in _holders(gpu, evidence.inside.apps, evidence.own_processes):
         if holder.process.pid not in known and not (holder.where == "unknown" and evidence.complete):
             holders.append(replace(holder, where=holder.where or "here"))
+    holders = [replace(one, run=_run(one, evidence)) if one.where == "here" else one for one in holders]
     # A process that is gone comes last: who can be stopped matters more.
     order = sorted(holders, key=lambda holder: (holder.where == "unknown", -(holder.memory or 0)))
     return replace(gpu, holders=tuple(order))
+
+
+def _run(holder: Holder, evidence: _Evidence) -> str | None:
+    return evidence.runs.get(holder.process.inside or holder.process.pid)
 
 
 def _where(holder: Holder, evidence: _Evidence) -> str:

@@ -21,6 +21,7 @@ STEPS = {
     "trainops.proxmox.container_push": "push",
     "trainops.proxmox.node_info": "node",
     "trainops.proxmox.training_survey": "survey",
+    "trainops.proxmox.training_run": "run",
 }
 
 _STEP_WIDTH = max(map(len, STEPS.values()))

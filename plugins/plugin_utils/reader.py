@@ -39,6 +39,8 @@ class Reader(threading.Thread):
         self.hello = False
         self.broken = ""
         self.at = ""
+        self._heard = threading.Condition()
+        self._over = False
         self._process = process
         self._mark = mark.encode("ascii") + b"\n"
         self._progress = progress
@@ -54,7 +56,16 @@ class Reader(threading.Thread):
         except Exception as error:  # whatever it was, the step that waits must hear of an end
             self._give_up(f"an answer that cannot be read ({type(error).__name__})")
         finally:
+            with self._heard:
+                self._over = True
+                self._heard.notify_all()
             self.frames.put(None)
+
+    def wait_for(self, words: bytes, seconds: float) -> bytes:
+        """What was said on stderr so far, as soon as ``words`` are in it, ``seconds`` have passed or the end came."""
+        with self._heard:
+            self._heard.wait_for(lambda: self._over or words in self.stderr, seconds)
+            return bytes(self.stderr)
 
     def _read_all(self) -> None:
         process = self._process
@@ -96,8 +107,10 @@ class Reader(threading.Thread):
         if not data:
             return False
         if not is_stdout:
-            if len(self.stderr) < _MAX_STDERR:
-                self.stderr += data
+            with self._heard:
+                if len(self.stderr) < _MAX_STDERR:
+                    self.stderr += data
+                self._heard.notify_all()
             return True
         if self.broken:
             return True

@@ -16,7 +16,7 @@ from typing import Any
 PREFIX = "training_"
 OWN = "training_own_variables"
 
-# Of the playbooks, of the steps' own results, and of the launch of a run, which the same inventory describes.
+# Of the playbooks, and of the steps' own results.
 _OTHERS = {
     "training_hosts",
     "training_check",
@@ -24,11 +24,14 @@ _OTHERS = {
     "training_check_python",
     "training_release",
     "training_gpus_found",
-    "training_command",
-    "training_script",
-    "training_args",
-    "training_env",
-    "training_env_file",
+    "training_started",
+    "training_watched",
+    "training_stopped",
+    "training_listed",
+    "training_explained",
+    "training_lines",
+    "training_follow",
+    "training_stall_seconds",
     "training_launch",
     "training_survey_big_mib",
 }

@@ -105,9 +105,13 @@ def process(pid: int, *opened: int, vmid: int | None = None, inside: int | None 
 
 
 def eight(
-    used: dict[int, int] | None = None, processes: Sequence[Process] = (), apps: Sequence[str] = (), **values: Any
+    used: dict[int, int] | None = None,
+    processes: Sequence[Process] = (),
+    apps: Sequence[str] = (),
+    runs: dict[str, str] | None = None,
+    **values: Any,
 ) -> Snapshot:
-    """A look at container 200 with all eight GPUs of its node; ``used`` is MiB by GPU."""
+    """A look at container 200 with all eight GPUs of its node; ``used`` is MiB by GPU, ``runs`` the worker's."""
     rows = [gpu_row(number, number, f"{(used or {}).get(number, 0)} MiB") for number in range(8)]
     node = view(rows, apps, processes, **values)
-    return snapshot(reading(rows, devices=range(8)), node, vmid=VMID)
+    return snapshot({**reading(rows, devices=range(8)), "runs": runs or {}}, node, vmid=VMID)

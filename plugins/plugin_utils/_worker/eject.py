@@ -2,21 +2,37 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The operation `eject`: what is live becomes plain files, and nothing of ours is left below the root."""
+"""The operation `eject`: what is live becomes plain files, and nothing of ours is left below the root.
+
+The records and logs of runs are the user's, who may need them long after: they stay where they are, and are told.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 
+from .caches import size_of
 from .channel import WorkerError
-from .leave import has_ours, listed, others_files, predicted, remove_folders, remove_home, remove_releases, sizes, trees
+from .leave import (
+    has_ours,
+    kept_runs,
+    listed,
+    others_files,
+    predicted,
+    remove_folders,
+    remove_home,
+    remove_releases,
+    sizes,
+    trees,
+)
 from .lock import Locked
 from .look import Verdict, verify
 from .mounts import mount_points
 from .names import link_target, our_links, owner_of, predicted_wait, root_lock
 from .plain import drop_links, finish_links, is_bridge, make_plain
 from .running import running
+from .runs import busy
 from .scratch import clean, is_mark
 from .store import (
     HOME,
@@ -52,7 +68,10 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     paths that somebody had changed in the live release, they stay as they are; known: whether there was a manifest to
     tell; left: [{path, why}] in the root that is not ours; removed: [{release_id, files, bytes}]; stays: paths below
     .trainops/NAME that no manifest lists; running: [{pid, command}] of programs that were started from a release;
-    waits_for: in check mode, who holds the lock now, or null.
+    runs: {count, path} of the records that stay, or null; cache_bytes: of the caches that go, or null where they are
+    many; waits_for: in check mode, who holds the lock now, or null.
+
+    Raises WorkerError("run-alive") while a process of a run of ours is left.
     """
     return guarded(lambda: _run(params), params["root"])
 
@@ -102,12 +121,15 @@ class Plan:
     live: the release that becomes plain files; names: those in the root that it does so for, ``missing`` ones among
     them, which have lost their link; moved: those that a run moved which then ended; stale: links of ours that lead
     nowhere; left: what stays in the root since it is not ours; removed: the releases that go; ours: whether there is
-    anything else of ours; running: the programs that were started from a release; stays: the paths below
-    .trainops/NAME that are not ours.
+    anything else of ours; running: the programs that were started from a release; runs: what is kept of runs; stays:
+    the paths below .trainops/NAME that are not ours.
     """
 
     def __init__(self, store: Store) -> None:
         _refuse_mounts(store)
+        _refuse_runs(store)
+        self.runs = kept_runs(store)
+        self.cache_bytes = size_of(store)
         self.live = live_id(store)
         self.verdict = _verified(store, self.live)
         in_tree, self.moved = _in_tree(store, self.live)
@@ -200,6 +222,14 @@ def _refuse_mounts(store: Store) -> None:
         raise WorkerError("mount-point", f"{mounted[0]} is a mount point, and it cannot move: unmount it, run again")
 
 
+def _refuse_runs(store: Store) -> None:
+    alive = busy(store)
+    if alive:
+        names = ", ".join(one.id if one.alive else f"{one.id} (it ended and left processes behind)" for one in alive)
+        fix = "stop it first (training_run with state: stopped), then eject"
+        raise WorkerError("run-alive", f"a release of {store.name} is in use by run {names}: {fix}")
+
+
 def _only_project(root: str) -> str | None:
     """The only project below ``root``, None when there is none. Raises WorkerError when there are several."""
     names = _projects(root)
@@ -264,6 +294,8 @@ def _result(params: dict[str, Any], store: Store | None, plan: Plan | None) -> d
             "stays": [],
             "files": {},
             "running": [],
+            "runs": None,
+            "cache_bytes": 0,
         }
         return {**found, **empty, "changed": False, "release_id": None, "known": True}
     return {
@@ -278,6 +310,8 @@ def _result(params: dict[str, Any], store: Store | None, plan: Plan | None) -> d
         "removed": plan.removed,
         "stays": plan.stays,
         "running": plan.running,
+        "runs": plan.runs,
+        "cache_bytes": plan.cache_bytes,
     }
 
 

@@ -18,6 +18,8 @@ import signal
 import stat
 import time
 
+from .marked import runs_of_processes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +48,7 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
     Returns ``answers`` (one for each query: exit, text, seconds, timed_out, unkillable, stuck), ``processes`` (by PID:
     stat, cmdline, opened = minor numbers of the GPUs whose device file it has open and mapped), ``hidden`` (how many
     processes could not be looked at), ``devices`` (the N of /dev/nvidiaN), ``information`` and ``version`` (the
-    driver's texts in /proc), ``now`` (seconds since boot).
+    driver's texts in /proc), ``now`` (seconds since boot), ``runs`` (by PID: the run of ours that it belongs to).
     """
     name, timeout = params["nvidia_smi"], float(params["timeout"])
     tool = find_tool(name, os.environ.get("PATH", ""))
@@ -74,6 +76,7 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
         },
         "version": _text("/proc/driver/nvidia/version"),
         "now": time.clock_gettime(time.CLOCK_BOOTTIME),
+        "runs": runs_of_processes(),
     }
 
 

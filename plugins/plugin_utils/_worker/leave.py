@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import stat
 
+from .caches import CACHE
 from .names import root_lock
+from .runs import LAST, RUNS, run_ids
 from .scratch import KEPT, SCRATCH, as_listed, fresh, is_bytecode, is_mark, keep, remove, remove_empty, walk
 from .store import ADOPTED, EDITED, HOME, Store, is_id, is_manifest, lstat, manifest_of, releases
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     Listed = dict[str, list[dict[str, Any]]]
 
-_OURS = ("activations", "current", "lock")  # beside the folders of the releases and of what is kept
+_OURS = ("activations", "current", "lock")  # beside the folders of the releases, caches and of what is kept
 
 
 def trees(store: Store) -> list[str]:
@@ -83,7 +85,17 @@ def others_files(store: Store) -> list[str]:
     """Where files below ROOT/.trainops/NAME are that are neither in a release nor ours."""
     found = [path for path, info in walk(store.home_fd, ".") if not stat.S_ISDIR(info.st_mode)]
     paths = [path[2:] for path in found]
-    return [store.path(path) for path in paths if not (path in _OURS or _is_of_releases(path))]
+    return [store.path(path) for path in paths if not (path in _OURS or _is_of_releases(path) or _is_of_runs(path))]
+
+
+def _is_of_runs(path: str) -> bool:
+    return path.partition("/")[0] in (CACHE, RUNS) and "/" in path
+
+
+def kept_runs(store: Store) -> dict[str, Any] | None:
+    """The records and logs of runs, which are the user's and stay: {count, path}; None without any."""
+    count = len(run_ids(store))
+    return {"count": count, "path": store.path(RUNS)} if count else None
 
 
 def _is_of_releases(path: str) -> bool:
@@ -109,7 +121,8 @@ def has_ours(store: Store) -> bool:
     """Whether something of ours is there that an eject removes, beside releases."""
     names = set(os.listdir(store.home_fd))
     manifests = any(is_manifest(name) for name in os.listdir(store.releases_fd)) if store.exists() else False
-    return manifests or bool(names & {"activations", "current"}) or not others_files(store)
+    rest = bool(others_files(store) or run_ids(store))
+    return manifests or bool(names & {"activations", "current", CACHE}) or not rest
 
 
 def remove_folders(store: Store, who: str) -> None:
@@ -118,6 +131,10 @@ def remove_folders(store: Store, who: str) -> None:
     try:
         with root_lock(store, who):
             _unlink(store.home_fd, "activations")
+            if stat.S_ISDIR(getattr(lstat(store.home_fd, CACHE), "st_mode", 0)):
+                remove(store.home_fd, CACHE, lambda _path, _info: True)
+            if not run_ids(store):
+                _unlink(store.home_fd, f"{RUNS}/{LAST}")
             folders = [path for path, info in walk(store.home_fd, ".")[1:] if stat.S_ISDIR(info.st_mode)]
             for path in sorted(folders, reverse=True):
                 remove_empty(store.home_fd, path)

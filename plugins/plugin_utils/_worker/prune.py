@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from .history import settled
+from .runs import releases_in_use
 from .scratch import RETIRED, Scratch, retire
 from .store import ADOPTED, Store, lstat, releases
 
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def surplus(ids: list[str], records: list[dict[str, Any]], live: str, keep: int) -> list[str]:
+def surplus(ids: list[str], records: list[dict[str, Any]], live: str, keep: int, used: set[str]) -> list[str]:
     """Which of ``ids`` a deploy may remove, given the activations: all but the ``keep`` last ones that were live.
 
-    What is live, what was live before it and what was adopted stays in any case.
+    What is live, what was live before it, what was adopted and what a run uses stays in any case.
     """
     order: list[str] = []
     for record in reversed(records):
         if record["release"] not in order:
             order.append(record["release"])
     ours = [release for release in order if not release.startswith(ADOPTED)]
-    stays = {live, *order[:2], *ours[:keep]}
+    stays = {live, *order[:2], *ours[:keep], *used}
     return [release for release in ids if release not in stays and not release.startswith(ADOPTED)]
 
 
@@ -36,7 +37,7 @@ def to_prune(store: Store, release: str, adopted: str | None, keep: int) -> list
     ids = {*releases(store), release, *([adopted] if adopted else [])} if store.exists() else set[str]()
     records, _number = settled(store)
     kept = [{"release": adopted}] if adopted and adopted not in {one["release"] for one in records} else []
-    return surplus(sorted(ids), [*records, *kept, {"release": release}], release, keep)
+    return surplus(sorted(ids), [*records, *kept, {"release": release}], release, keep, releases_in_use(store))
 
 
 def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -> list[str]:
@@ -46,14 +47,14 @@ def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -
     """
     records, _number = settled(store)
     live = records[-1]["release"] if records else release
-    before = surplus(releases(store), records, live, keep=2) if store.exists() else []
+    before = surplus(releases(store), records, live, 2, releases_in_use(store)) if store.exists() else []
     return [one for one in to_prune(store, release, adopted, keep) if one in before]
 
 
 def prune(scratch: Scratch, live: str, keep: int) -> tuple[list[str], list[str]]:
     """Remove surplus releases. Returns their ids, and where files are now that were in them and that nobody listed."""
     store = scratch.store
-    gone = surplus(releases(store), settled(store)[0], live, keep)
+    gone = surplus(releases(store), settled(store)[0], live, keep, releases_in_use(store))
     if gone and lstat(scratch.fd, RETIRED) is None:
         os.mkdir(RETIRED, 0o700, dir_fd=scratch.fd)
     for release in gone:

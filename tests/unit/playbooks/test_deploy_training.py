@@ -12,7 +12,7 @@ from ansible_collections.trainops.proxmox.plugins.module_utils.api import API_AR
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = re.compile(r"^#   (?P<name>\w+) +(?:\[(?P<default>.+?)\]|\(set it\)) +\S")
-OF_THE_PLAY = {"training_hosts", "proxmox_vmid"}
+OF_THE_PLAY = {"training_hosts", "proxmox_vmid", "training_launch"}
 API = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
 QUESTION = yaml.safe_load((ROOT / "playbooks/tasks/state.yml").read_text())[0]
 
@@ -67,6 +67,6 @@ def test_the_defaults_are_those_of_the_roles() -> None:
         default = option.get("default")
         if isinstance(default, bool):
             assert told[name] == str(default).lower(), name
-        elif default not in (None, "", []):
+        elif default not in (None, "", [], {}):
             assert told[name] == str(default), name
         assert (told[name] is None) is bool(option.get("required")), name

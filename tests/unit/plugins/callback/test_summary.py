@@ -251,7 +251,13 @@ def test_the_end_is_silent_when_all_is_well(
 
 @pytest.mark.parametrize(
     ("values", "color"),
-    [({}, "green"), ({"changed": True}, "yellow"), ({"idle": True}, "green"), ({"idle": False}, "bright purple")],
+    [
+        ({}, "green"),
+        ({"changed": True}, "yellow"),
+        ({"idle": True}, "green"),
+        ({"idle": False}, "bright purple"),
+        ({"idle": False, "held_by_runs": ["r1"]}, "green"),
+    ],
 )
 def test_colors_are_those_of_ansible(values: dict[str, Any], color: str) -> None:
     plugin = callback()

@@ -29,6 +29,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.nvidia_smi import Trouble
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, read_project
 
+from tests.unit.gpu_samples import VMID, eight, process
+
 PYTHON = {"path": "/root/venv/bin/python", "version": "3.12.3", "implementation": "cpython"}
 
 
@@ -254,6 +256,15 @@ def test_only_the_wanted_gpus_are_warned_of(wish: dict[str, Any], warnings: list
     assert told["warnings"] == warnings
     assert "failed" not in told
     assert len(told["gpus"]) == 2
+
+
+def test_a_run_of_ours_that_trains_is_no_alarm() -> None:
+    training = eight({}, [process(900, 3, vmid=VMID, inside=44)], runs={"44": "r1"})
+    assert with_gpus(result(), {}, lambda _reading: training, WISH)["warnings"] == []
+    required = with_gpus(result(), {}, lambda _reading: training, {**WISH, "require": True, "idle_timeout": 9.0})
+    assert required["warnings"] == ["GPUs: 7 of 8 idle; GPU 3 busy: opened by your run r1, no memory yet"]
+    beside = [process(900, 3, vmid=VMID, inside=44), process(901, 4, vmid=201, inside=44)]
+    assert with_gpus(result(), {}, lambda _reading: eight({}, beside, runs={"44": "r1"}), WISH)["warnings"]
 
 
 def test_a_warning_says_when_the_deploy_will_fail() -> None:

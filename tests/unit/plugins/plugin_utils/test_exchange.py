@@ -20,8 +20,10 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame, Request, exchange
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import ConnectionLost, Frame, Request, exchange
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
 
 from tests.operations import add_operations
 from tests.unit.interpreters import interpreters
@@ -52,6 +54,13 @@ from .channel import WorkerError
 
 def run(channel, params):
     raise WorkerError("no-space", "the disk is full: free 3 MB in /root", free=3)
+""",
+    "ask": """
+def run(channel, params):
+    for kind in ("need", "ready"):
+        channel.send(kind, {})
+        channel.receive("go")
+    return {"answered": 2}
 """,
     "crash": "def run(channel, params):\n    return {}[1]\n",
     "noise": "import os, sys\n\ndef run(channel, params):\n    print('x')\n    os.system('echo y')\n    return {}\n",
@@ -261,6 +270,66 @@ def test_a_hostile_worker_is_one_clear_error(does: str, says: str, tmp_path: Pat
     with pytest.raises(AnsibleError, match=says) as caught:
         exchange(LOCAL, Request("echo", {}, python=str(evil), timeout=60), answer, lambda frame: None)
     assert "\x1b" not in str(caught.value)
+
+
+class _BesideAView:
+    """A way whose node says its view only when told to, and never before the worker has asked."""
+
+    def __init__(self, folder: Path, view: str) -> None:
+        self._folder = folder
+        self._view = view
+
+    @contextlib.contextmanager
+    def open_session(self, argv: list[str], nonce: str, view: View | None) -> Iterator[Any]:
+        os.mkfifo(self._folder / "go")
+        script = '(read go <"$1"; printf "%b" "$2" | sed "s/^/$3 view /" >&2) & shift 3; "$@"; rc=$?; wait; exit $rc'
+        words = ["sh", "-c", script, "sh", str(self._folder / "go"), self._view, nonce, *argv]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process, ended(process):
+            yield types.SimpleNamespace(process=process, place="there", ending=lambda _report: process.returncode)
+
+
+@pytest.mark.parametrize(
+    ("view", "arrives"),
+    [("=== start\\n=== end\\n", "=== start\n=== end"), ("=== start\\n", "=== start")],
+    ids=["whole", "broken off"],
+)
+def test_an_answer_that_needs_the_nodes_view_waits_for_it(
+    view: str, arrives: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_VIEW_SECONDS", 2.0)
+    seen = []
+
+    def answer(frame: dict[str, Any]) -> Iterable[Frame]:
+        if frame["kind"] == "need":
+            # From here on the node may speak: what the next frame has is waited for.
+            (tmp_path / "go").write_text("go\n")
+            return [Frame("go")]
+        seen.append(frame["node_view"])
+        return [Frame("go")]
+
+    request = Request("ask", {}, sys.executable, 60, View("", "", 0.0), "ready")
+    reply = exchange(_BesideAView(tmp_path, view), request, answer)
+    assert (seen, reply.node_view, reply.result) == ([arrives], arrives, {"answered": 2})
+
+
+def test_without_a_node_there_is_no_view() -> None:
+    seen = []
+
+    def answer(frame: dict[str, Any]) -> Iterable[Frame]:
+        seen.append(frame.get("node_view", "not asked"))
+        return [Frame("go")]
+
+    exchange(LOCAL, Request("ask", {}, sys.executable, 60, View("", "", 0.0), "ready"), answer)
+    assert seen == ["not asked", None]
+
+
+def test_what_is_lost_after_the_hello_is_told_from_what_never_began() -> None:
+    with pytest.raises(ConnectionLost):
+        exchange(LOCAL, Request("die", {}, sys.executable))
+    with pytest.raises(AnsibleConnectionFailure) as caught:
+        exchange(LOCAL, Request("echo", {}, "/no/python"))
+    assert not isinstance(caught.value, ConnectionLost)
 
 
 def test_a_progress_that_cannot_be_shown_ends_the_exchange() -> None:

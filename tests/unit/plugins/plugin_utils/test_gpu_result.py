@@ -65,6 +65,16 @@ def test_busy_is_a_failure_with_a_table_and_the_fix_where_it_is() -> None:
     assert "{" not in result["msg"]
 
 
+def test_runs_of_ours_are_named_and_so_is_how_to_stop_them() -> None:
+    ours = eight({3: 2057}, [process(900, 3, vmid=VMID, inside=44)], [f"{uuid(3)}, 900, 2048 MiB, p"], {"44": "r1"})
+    assert idle_result(outcome(ours), require=False)["held_by_runs"] == ["r1"]
+    assert idle_result(outcome(BUSY), require=False)["held_by_runs"] == []
+    assert idle_result(outcome(eight()), require=False)["held_by_runs"] == []
+    refused = idle_result(outcome(ours), require=True)
+    assert refused["code"] == "gpus-busy"
+    assert refused["msg"].splitlines()[-1].startswith("Stop your run r1 (trainops stop r1), choose other GPUs")
+
+
 def test_unknown_is_never_idle() -> None:
     result = idle_result(outcome(UNKNOWN), require=True)
     assert (result["failed"], result["code"], result["idle"]) == (True, "gpus-unknown", False)

@@ -25,6 +25,7 @@ def on(pid: int, *gpus: int, memory: int = 2048) -> list[str]:
 
 OTHER = process(841, 3, 4, 5, vmid=201, inside=212)
 HERE = process(900, 3, vmid=VMID, inside=44)
+RANK = process(901, 4, vmid=VMID, inside=45)
 NODE = process(710, 0, argv=("/usr/lib/xorg/Xorg", ":0"))
 
 
@@ -49,6 +50,11 @@ NODE = process(710, 0, argv=("/usr/lib/xorg/Xorg", ":0"))
             eight({3: 2057}, [HERE], on(900, 3)),
             "7 of 8 idle; GPU 3 busy: 2048 MiB held by this container's pid 44 python3 train.py",
         ),
+        (
+            eight({3: 2057, 4: 2057, 5: 9}, [HERE, RANK], [*on(900, 3), *on(901, 4)], {"44": "r1", "45": "r1"}),
+            "6 of 8 idle; GPUs 3-4 busy: 4096 MiB held by your run r1",
+        ),
+        (eight({}, [HERE], runs={"44": "r1"}), "7 of 8 idle; GPU 3 busy: opened by your run r1, no memory yet"),
         (
             eight({0: 100}, [NODE], on(710, 0, memory=100)),
             "7 of 8 idle; GPU 0 busy: 100 MiB held by the node's pid 710 Xorg",
@@ -123,6 +129,13 @@ def test_the_table() -> None:
             "                        vmid 201 (train-b) pid 53 python3 train.py, no memory yet, for 53 min",
             "                        and 2 more",
         ]
+    )
+
+
+def test_the_table_names_a_run_of_ours_with_its_process() -> None:
+    found = eight({3: 2057}, [HERE], on(900, 3), {"44": "r1"})
+    assert "  3  busy         2057  your run r1, pid 44 python3 train.py, 2048 MiB, for 30 s" in gpu_text.table(
+        found, found.gpus
     )
 
 

@@ -83,9 +83,20 @@ def test_a_holder_in_another_container_is_named() -> None:
             "age_seconds": 30,
             "memory_mib": 2048,
             "where": "other",
+            "run": None,
         }
     ]
     assert "as seen from the node" in found.gpus[5].reasons[0]
+
+
+def test_a_run_is_known_by_the_pid_in_this_container_alone() -> None:
+    here, other = process(900, 3, vmid=VMID, inside=44), process(901, 4, vmid=201, inside=44)
+    found = eight({}, [here, other], runs={"44": "r1", "901": "r2"})
+    assert [gpu.runs for gpu in found.gpus[3:5]] == [("r1",), ()]
+    assert found.gpus[3].as_result()["processes"][0]["run"] == "r1"
+    # Beside somebody else it is not only ours.
+    both = eight({}, [here, process(902, 3, vmid=201, inside=45)], runs={"44": "r1"})
+    assert both.gpus[3].runs == ()
 
 
 def test_a_job_that_owns_no_memory_yet_is_seen_on_the_node() -> None:

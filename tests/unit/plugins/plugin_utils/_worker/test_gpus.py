@@ -190,8 +190,8 @@ def test_processes_are_described_by_their_own_files(tool: Tool) -> None:
 
 LOOK = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
-import gpus
+sys.path.insert(0, sys.argv[1].rpartition("/")[0])
+from _worker import gpus
 print(json.dumps([gpus.find_opened(set())[0], sorted(gpus.known_devices().values())]))
 """
 

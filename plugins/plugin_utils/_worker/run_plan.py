@@ -1,0 +1,103 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a launch would start, made of what was asked for and of what is there."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .channel import WorkerError
+from .command import Place, build, python_path, resolved, without_cwd
+from .environment import base, check_given, read_env_file, with_paths
+from .look import verify
+from .runs import find_run
+from .store import Store, live_id, releases, short_id, some
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MOST = 200
+_GIVEN = ("command", "script", "args", "env", "env_file", "pythonpath")
+
+
+class Plan:
+    """What would be started, looked at before anybody is asked: all that can be wrong with it is said by now."""
+
+    def __init__(self, store: Store, params: dict[str, Any]) -> None:
+        self.release = choose_release(store, params["release"])
+        verdict = verify(store, self.release)
+        self.altered = sorted(verdict.drift)[:_MOST]
+        if not store.has_tree(self.release):
+            gone = store.path("releases", self.release)
+            raise WorkerError("unknown-release", f"release {short_id(self.release)} is gone from {gone}: deploy again")
+        self.given = given(store, params)
+        python = os.path.join(params["root"], params["python"] or sys.executable)
+        tree = store.path("releases", self.release)
+        self.place = Place(tree, sorted(verdict.files), params["root"], python, sys.version_info[:2])
+        self.hidden: dict[str, str] = {}
+        if self.given["env_file"]:
+            self.hidden = read_env_file(str(self.given["env_file"]), params["root"])
+        self.theirs = check_given(self.given["env"], "training_env")
+        self.words, self.more = self._words()
+
+    def environment(self, caches: dict[str, str]) -> dict[str, str]:
+        """All but the marks."""
+        env = {**base(caches), **self.hidden, **self.theirs}
+        return with_paths(env, self.place.python, python_path(self.given["pythonpath"], self.place))
+
+    def from_file(self) -> set[str]:
+        """The variables whose value the env file decides."""
+        return set(self.hidden) - set(self.theirs)
+
+    def _words(self) -> tuple[list[str], dict[str, str]]:
+        words = resolved(build(self.given, self.place), self.environment({}), self.place)
+        return without_cwd(words, self.place)
+
+
+def choose_release(store: Store, wanted: str | None) -> str:
+    """The release to start: an id, its first characters, or the live one. Raises WorkerError naming what there is."""
+    live = live_id(store)
+    if wanted is None:
+        if live is None:
+            fix = "deploy first, or correct training_root and training_name"
+            raise WorkerError("nothing-live", f"no release of {store.name} is live below {store.root}: {fix}")
+        return live
+    ids = releases(store) if store.exists() else []
+    found = [one for one in ids if one == wanted] or [one for one in ids if len(wanted) >= 4 and one.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    what = f"means {len(found)} releases" if found else "is no release"
+    there = some([short_id(one) for one in ids]) or "none"
+    raise WorkerError("unknown-release", f"{wanted} {what} of {store.name} below {store.root}; there are: {there}")
+
+
+def given(store: Store, params: dict[str, Any]) -> dict[str, Any]:
+    """What was asked for: {command, script, args, env, env_file, pythonpath}, the rest as the run ``like`` had it.
+
+    Raises WorkerError("secret") for a value that the other run had and that was not recorded.
+    """
+    wanted: dict[str, Any] = {key: params.get(key) for key in _GIVEN}
+    wanted["env"], wanted["pythonpath"] = dict(wanted["env"] or {}), list(wanted["pythonpath"] or [])
+    if not params.get("like"):
+        return wanted
+    other = find_run(store, params["like"])
+    theirs = other.record.get("wanted")
+    if not theirs:
+        raise WorkerError("no-run", f"what {other.id} was started with was not recorded: give its command")
+    if not (wanted["command"] or wanted["script"]):
+        args = wanted["args"]
+        wanted.update({key: theirs[key] for key in ("command", "script", "args")})
+        if args and theirs["script"]:
+            wanted["args"] = args
+    missing = [name for name, value in theirs["env"].items() if value is None and name not in wanted["env"]]
+    if missing:
+        fix = "give it again in training_env, or keep it in training_env_file"
+        raise WorkerError("secret", f"{other.id} had {', '.join(missing)}, whose value is not recorded: {fix}")
+    wanted["env"] = {**{name: value for name, value in theirs["env"].items() if value is not None}, **wanted["env"]}
+    wanted["env_file"] = wanted["env_file"] or theirs["env_file"]
+    wanted["pythonpath"] = wanted["pythonpath"] or theirs["pythonpath"]
+    return wanted

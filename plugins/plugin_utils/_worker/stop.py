@@ -1,0 +1,177 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The operation `stop`: ask a run to end, give it time, then end all of it; done only when no process of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from .channel import WorkerError
+from .members import Member, asked, find, kill, main_of
+from .runs import Run, busy, find_run, open_run, read_run
+from .store import Store, guarded, open_store
+from .supervise import EXIT, FORMAT, STOPPED, exit_record, iso, last_lines, write_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .channel import Channel
+
+_SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM}
+_LOOK_SECONDS = 0.02
+_REST_SECONDS = 5.0
+_KILL_SECONDS = 30.0
+_RECORD_SECONDS = 5.0
+_SHOWN = 64
+
+
+def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
+    """Stop runs.
+
+    params: root, name; run: an id, "all", or null for the only one that is alive; signal: INT or TERM; patience:
+    seconds for the run to save what it has and end by itself; who; check_mode.
+
+    The run's own process gets the signal (and where that is a shell, also what it waits for), and after ``patience``
+    SIGKILL, as does everything that belongs to it, again and again until nothing does. What outlives the run's own
+    process is asked by SIGTERM first and has the rest of the time.
+
+    Result: stopped: [{run: the record with state and exit as it is now, changed, killed: [{pid, command}] that had to
+    be killed, killed_count, seconds}], changed.
+
+    Raises WorkerError: "no-run", "several" (naming those that are alive), "unkillable" for a process that does not die.
+    """
+    return guarded(lambda: _run(channel, params), params["root"])
+
+
+def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
+    with open_store(params["root"], params["name"], create=False) as store:
+        chosen = choose(store, params["run"])
+        done = [_Stop(channel, store, one, params).done() for one in chosen]
+    return {"stopped": done, "changed": any(one["changed"] for one in done)}
+
+
+def choose(store: Store, wanted: str | None) -> list[Run]:
+    """The runs that are meant. Raises WorkerError naming those that are there."""
+    if wanted not in (None, "all"):
+        return [find_run(store, wanted)]
+    living = busy(store)
+    if wanted == "all":
+        return living
+    alive = [one for one in living if one.alive] or living
+    if len(alive) > 1:
+        names = ", ".join(one.id for one in alive)
+        raise WorkerError("several", f"{names} of {store.name} are alive: say which one to stop, or all")
+    return alive or [find_run(store, None)]
+
+
+class _Stop:
+    """One run that is stopped."""
+
+    def __init__(self, channel: Channel, store: Store, one: Run, params: dict[str, Any]) -> None:
+        self.channel = channel
+        self.store = store
+        self.run = one
+        self.params = params
+        self.killed: list[Member] = []
+        self.began = time.monotonic()
+
+    def done(self) -> dict[str, Any]:
+        """Stop it; what came of it."""
+        there = bool(self.run.alive or find(self.run))
+        if there and not self.params["check_mode"]:
+            self._stop()
+        now = read_run(self.store, self.run.id) or self.run
+        return {
+            "run": now.view(),
+            "changed": there,
+            "killed": [{"pid": one.pid, "command": one.command} for one in self.killed[:_SHOWN]],
+            "killed_count": len(self.killed),
+            "seconds": round(time.monotonic() - self.began, 3),
+        }
+
+    def _stop(self) -> None:
+        self._wait_for_start()
+        main, patience = main_of(self.run), float(self.params["patience"])
+        if main:
+            self._say_who()
+            kill(asked(main), _SIGNALS[self.params["signal"]])
+            asked_at = time.monotonic()
+            self._wait(lambda: not main.lives(), patience, "waiting for it to end")
+            left = patience - (time.monotonic() - asked_at)
+            # What it left behind was asked by nobody yet, and may have something to save too.
+            self._ask_the_rest(max(left, min(_REST_SECONDS, patience)) if not main.lives() else 0.0)
+        else:
+            self._ask_the_rest(patience)
+        self._kill()
+        self._close(unseen=main is not None)
+
+    def _wait_for_start(self) -> None:
+        self._wait(lambda: self._again().state != "starting", _KILL_SECONDS, "waiting for it to start")
+
+    def _again(self) -> Run:
+        self.run = read_run(self.store, self.run.id) or self.run
+        return self.run
+
+    def _ask_the_rest(self, patience: float) -> None:
+        if patience and kill(find(self.run), signal.SIGTERM):
+            self._wait(lambda: not find(self.run), patience, "waiting for what it left behind")
+
+    def _kill(self) -> None:
+        """Until nothing is left: a process that is just being started shows only in the next look."""
+        end = time.monotonic() + _KILL_SECONDS
+        left = find(self.run)
+        while left:
+            known = {(one.pid, one.start) for one in self.killed}
+            self.killed += [one for one in kill(left, signal.SIGKILL) if (one.pid, one.start) not in known]
+            if time.monotonic() > end:
+                names = ", ".join(f"{one.pid} ({one.command})" for one in left[:5])
+                fix = "it waits in the kernel, as for a driver that is stuck: free that, or restart the node"
+                raise WorkerError("unkillable", f"{self.run.id}: process {names} does not end by SIGKILL: {fix}")
+            time.sleep(_LOOK_SECONDS)
+            left = find(self.run)
+
+    def _wait(self, condition: Any, patience: float, what: str) -> None:
+        began = time.monotonic()
+        while not condition() and time.monotonic() - began < patience:
+            self.channel.progress(min(int(time.monotonic() - began), int(patience)), int(patience), what)
+            time.sleep(_LOOK_SECONDS)
+
+    def _say_who(self) -> None:
+        """For the exit record: it must be there before the process can end of it."""
+        said = {"format": FORMAT, "who": self.params["who"], "signal": self.params["signal"], "at": iso(time.time())}
+        self._write(STOPPED, said)
+
+    def _close(self, unseen: bool) -> None:
+        """Wait for the exit record; where no supervisor is left to write it, write what is known."""
+        self._wait(
+            lambda: self._again().exit or not self.run.supervised, _RECORD_SECONDS, "waiting for its exit record"
+        )
+        if unseen and self._again().exit is None and not self.run.supervised:
+            note = "its supervisor was killed before, so its exit code is not known"
+            by = self.params["who"]
+            self._write(EXIT, exit_record("unknown", time.time(), stopped_by=by, last_lines=self._last(), note=note))
+
+    def _last(self) -> list[str]:
+        folder = open_run(self.store, self.run.id)
+        if folder is None:
+            return []
+        try:
+            return last_lines(folder)
+        finally:
+            os.close(folder)
+
+    def _write(self, name: str, record: dict[str, Any]) -> None:
+        folder = open_run(self.store, self.run.id)
+        if folder is None:
+            return
+        try:
+            write_record(folder, name, record)
+        except OSError:  # a disk without any room: a run must be possible to stop there too
+            pass
+        finally:
+            os.close(folder)

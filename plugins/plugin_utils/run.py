@@ -1,0 +1,121 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a user wants to run, from the options of the step: checked before anything is asked. Pure."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood
+
+# What a shell would act on; between our words there is none.
+_SHELLS = {"&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "|&", "&>"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RUN = re.compile(r"r[1-9][0-9]*")
+_LEAST = {"idle_timeout": 0, "idle_interval": 0.1, "patience": 0, "timeout": 1, "lines": 0, "stall_seconds": 1}
+# They name the run and its GPUs, so that what is running can be told from what is not.
+_OURS = ("TRAINOPS_RUN", "TRAINOPS_RUN_ID", "TRAINOPS_RELEASE", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise OptionError for what cannot be, whatever the container is like."""
+    for name, least in _LEAST.items():
+        value = options[name]
+        if not least <= value < math.inf:
+            raise OptionError(f"option {name}: {value:g} cannot be, it must be a number and at least {least:g}")
+    for name in ("run", "like"):
+        allowed = ("all",) if name == "run" and options["state"] == "stopped" else ()
+        if options[name] and options[name] not in allowed and not _RUN.fullmatch(options[name]):
+            more = ", or all" if allowed else ""
+            raise OptionError(f"option {name}: {options[name]!r} is no run: give its id, such as r1{more}")
+    if not os.path.isabs(options["root"]):
+        raise OptionError(f"option root: {options['root']!r} is not an absolute path in the container")
+    if options["state"] == "started":
+        if not (options["command"] or options["script"] or options["like"]):
+            raise OptionError("nothing says what to run: set option script, option command, or option like")
+        if not without_gpus(options["select"]):
+            understood(options["select"], options["count"])
+
+
+def order(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the worker's parameters that says what is started. Raises OptionError."""
+    return {
+        "release": options["release"] or None,
+        "like": options["like"] or None,
+        "command": words(options["command"], "command") or None,
+        "script": options["script"] or None,
+        "args": words(options["args"], "args"),
+        "python": options["python"],
+        "env": environment(options["env"]),
+        "env_file": options["env_file"] or None,
+        "pythonpath": list(options["pythonpath"]),
+        "systemd": options["systemd"],
+    }
+
+
+def words(value: Any, option: str) -> list[str]:
+    """A list of words, or one text split as a shell would split it. Raises OptionError, which names the option."""
+    if value is None or value == "":
+        return []
+    if isinstance(value, list):
+        for word in value:
+            if not _is_text(word):
+                raise OptionError(f"option {option}: {word!r} is no word: write it as a text, in quotes")
+        return _without_nul([str(word) for word in value], option)
+    if not _is_text(value):
+        raise OptionError(f"option {option}: {value!r} is neither a text nor a list of words")
+    try:
+        found = shlex.split(str(value))
+    except ValueError as error:
+        raise OptionError(f"option {option}: {value!r} cannot be split into words: {error}") from error
+    if shells := [word for word in found if word in _SHELLS]:
+        raise OptionError(
+            f"option {option}: no shell is between that would understand {shells[0]!r}: write a list, "
+            "[bash, -c, '...'] for a shell, or the words themselves"
+        )
+    return _without_nul(found, option)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether there is one way to write it: YAML makes numbers of digits, and true of yes and on too."""
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _without_nul(found: list[str], option: str) -> list[str]:
+    if any("\0" in word for word in found):
+        raise OptionError(f"option {option}: a NUL byte is in no word that a program can be given")
+    return found
+
+
+def environment(env: Mapping[str, Any]) -> dict[str, str]:
+    """Variables as texts. Raises OptionError, which names the variable and never shows its value."""
+    found = {}
+    for name, value in env.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise OptionError(f"option env: {name!r} is no name of a variable: letters, digits and _ make one")
+        if name in _OURS:
+            fix = "choose GPUs by option select" if name.startswith("CUDA") else "leave it out"
+            raise OptionError(f"option env: {name} is set for each run: {fix}")
+        if not _is_text(value):
+            raise OptionError(f"option env: the value of {name} is no text: write in quotes what the program wants")
+        if "\0" in str(value):
+            raise OptionError(f"option env: the value of {name} has a NUL byte, which no environment can hold")
+        found[name] = str(value)
+    return found
+
+
+def without_gpus(select: Any) -> bool:
+    """Whether a run without GPUs is wanted: none of them is something else than all of them."""
+    if isinstance(select, str):
+        return select.strip() in ("0", "[]")
+    if isinstance(select, list):
+        return not select
+    return isinstance(select, int) and not isinstance(select, bool) and select == 0

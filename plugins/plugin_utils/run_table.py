@@ -1,0 +1,121 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs as a table, of one host or of many. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import short_id
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import ranges
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import age
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import signal_name, span
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+
+_GAP = "  "
+_TITLES = {"tokens_per_s": "tokens/s"}
+_ALIVE = ("starting", "running")
+
+
+def summary(result: Mapping[str, Any]) -> str:
+    """One line about a host: ``1 run alive, 2 over; live 7c1e09a``."""
+    alive = sum(1 for run in result["runs"] if run["state"] in _ALIVE)
+    over = len(result["runs"]) - alive
+    text = f"{alive} {'run' if alive == 1 else 'runs'} alive, {over} over" if result["runs"] else "no run"
+    if stalled := [run["run"] for run in result["runs"] if run["stalled"]]:
+        text += f", {', '.join(stalled)} stalled"
+    lives = [_live(project) for project in result["projects"]]
+    return "; ".join([text, *lives])
+
+
+def _live(project: Mapping[str, Any]) -> str:
+    """``live 7c1e09a (3 activations), compile caches 1.2 GB``."""
+    if project["live"] is None:
+        return f"{project['name']}: nothing is live"
+    times = len(project["activations"])
+    text = (
+        f"{project['name']}: live {short_id(project['live'])} ({times} {'activation' if times == 1 else 'activations'})"
+    )
+    caches = project["cache_bytes"]
+    return text + (f", compile caches {size(caches)}" if caches else "")
+
+
+def table(hosts: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """The runs of hosts (name, result), a line each, and below what is live where.
+
+    The name of a single host that is empty has no column.
+    """
+    runs = [(host, result, run) for host, result in hosts for run in result["runs"]]
+    values = list(dict.fromkeys(name for _host, _result, run in runs for name in run["values"]))
+    named = any(host for host, _result in hosts)
+    head = [*(["host"] if named else []), "run", "state", "age", *(_TITLES.get(name, name) for name in values)]
+    rows = [[*head, "GPUs", "release"]]
+    for host, result, run in runs:
+        cells = [_run(run, result), _state(run), _age(run), *(_figure(run["values"].get(name)) for name in values)]
+        rows.append([*([host] if named else []), *cells, _gpus(run), _release(run, result)])
+    lines = _aligned(rows) if runs else []
+    column = max((len(host) for host, _result in hosts), default=0)
+    for host, result in hosts:
+        told = [_live(project) for project in result["projects"]] or ["nothing of trainops is there"]
+        if not result["runs"]:
+            told[0] = f"no run; {told[0]}"
+        lines += [f"{host:<{column}}{_GAP if named else ''}{line}" for line in told]
+    return "\n".join(map(visible, lines))
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [_GAP.join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _run(run: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    return f"{run['project']} {run['run']}" if len(result["projects"]) > 1 else str(run["run"])
+
+
+def _state(run: Mapping[str, Any]) -> str:
+    """``running``, ``exit 1 after 231 s``, ``lost``."""
+    state, end = str(run["state"]), run["exit"]
+    if state == "running":
+        if run["stalled"]:
+            return f"stalled for {span(float(run['log_age_s']))}"
+        if run.get("stopping_by"):
+            return "stopping"
+        return "unsupervised" if run.get("unsupervised") else state
+    if state != "ended" or end is None:
+        return state
+    if end["how"] == "not-started":
+        return "not started"
+    if end["stopped_by"]:
+        word = "stopped"
+    elif end["out_of_memory"]:
+        word = "out of memory"
+    elif end["signal"]:
+        word = signal_name(int(end["signal"]))
+    else:
+        word = "exit unknown" if end["exit_code"] is None else f"exit {end['exit_code']}"
+    return word if end["seconds"] is None else f"{word} after {span(float(end['seconds']))}"
+
+
+def _age(run: Mapping[str, Any]) -> str:
+    return "-" if run["age_s"] is None else age(int(run["age_s"]))
+
+
+def _figure(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) and abs(value) < 10_000 else str(value)
+
+
+def _gpus(run: Mapping[str, Any]) -> str:
+    return ranges(int(gpu["index"]) for gpu in run.get("gpus") or []) or "none"
+
+
+def _release(run: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    release = run.get("release")
+    if not release:
+        return "-"
+    return short_id(release) + (" live" if result["live"].get(run["project"]) == release else "")

@@ -1,0 +1,73 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The environment of a run: what an env file says, and what is nobody's business."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.environment import (
+    base,
+    is_secret,
+    parse_env,
+    parse_line,
+    with_paths,
+)
+
+from tests.unit.releasing import refusal
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("A=", ""),
+        ("A = b ", "b"),
+        ("export A=b", "b"),
+        ("A=b c", "b c"),
+        ("A=b # c", "b"),
+        ("A=b#c", "b#c"),
+        ("A=#c", ""),
+        ("A=$HOME/${X}`id`", "$HOME/${X}`id`"),
+        ("A='b # \\n'", "b # \\n"),
+        ('A="b\\n\\"\\\\ \\x"', 'b\n"\\ \\x'),
+        ('A="" # c', ""),
+        ("A=b=c", "b=c"),
+        ("A=ü€", "ü€"),
+    ],
+)
+def test_a_line_of_an_env_file(line: str, value: str) -> None:
+    assert parse_line(line) == ("A", value)
+
+
+def test_the_last_of_several_lines_counts() -> None:
+    assert parse_env("\ufeffA=1\r\n\r\n  # no\r\nA=2\r\nB='3'\n", "f") == {"A": "2", "B": "3"}
+    assert refusal(parse_env, "A=1\n\nB\n", "/f").message.startswith("/f:3: there is no '='")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("HF_TOKEN", "x", True),
+        ("WANDB_API_KEY", "x", True),
+        ("AWS_SECRET_ACCESS_KEY", "x", True),
+        ("db_password", "x", True),
+        ("GITHUB_PAT", "x", True),
+        ("URL", "https://me:pw@host/x", True),
+        ("TOKENIZERS_PARALLELISM", "false", False),
+        ("MAX_TOKENS", "4096", False),
+        ("KEYBOARD", "de", False),
+        ("PATH", "/bin", False),
+        ("URL", "https://host/x@y:z", False),
+        ("MONKEY", "x", False),
+    ],
+)
+def test_secrets_are_known_by_their_name_or_their_look(name: str, value: str, secret: bool) -> None:
+    assert is_secret(name, value) is secret
+
+
+def test_the_interpreter_s_folder_is_first_whatever_the_path_is() -> None:
+    env = {**base({"TRITON_CACHE_DIR": "/c"}), "PATH": "/mine::/bin", "PYTHONPATH": "/their:/release"}
+    done = with_paths(env, "/venv/bin/python", ["/release", "/extra"])
+    assert (done["PATH"], done["PYTHONPATH"]) == ("/venv/bin:/mine:/bin", "/release:/extra:/their")
+    assert (done["TRITON_CACHE_DIR"], done["PYTHONUNBUFFERED"]) == ("/c", "1")
