@@ -120,10 +120,10 @@ def init(target: str, projects: Sequence[str], as_json: bool, force: bool, **opt
             if not as_json:
                 print(found_text(found))
             raise
-    if as_json:
-        print_json({**found.as_dict(), "written": written})
-    else:
-        print(report(found, written))
+        if as_json:
+            print_json({**found.as_dict(), "written": written})
+        else:
+            print(report(found, written), flush=True)
     raise SystemExit(EXIT_CODES[found.reason])
 
 

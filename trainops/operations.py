@@ -14,6 +14,7 @@ from trainops.errors import InventoryNotFound, ProjectNotFound, WrongOption
 from trainops.results import Result
 from trainops.runner import run_playbook
 from trainops.targets import FORM, Target, containers, nodes, read_target
+from trainops.values import literal
 
 _CONFIG = "ANSIBLE_CONFIG"
 _SYSTEM = ("/etc/ansible/ansible.cfg", "/etc/ansible/hosts")
@@ -249,15 +250,15 @@ def _ordered(
     """
     projects = [existing(path, _cwd(options)) for path in _texts(project)]
     targets: list[Target] = [read_target(text) for text in _texts(target)]
-    values = {name: value for name, value in given.items() if value is not None}
+    values = {name: literal(value) for name, value in given.items() if value is not None}
     if projects:
-        values["training_project"] = projects if len(projects) > 1 else projects[0]
+        values["training_project"] = literal(projects if len(projects) > 1 else projects[0])
     if not targets:
         _somewhere(options)
         return {**options, "extravars": {**values, **(options.get("extravars") or {})}}
     _alone(options)
     if project is None:
-        values["training_project"] = existing(".", _cwd(options))
+        values["training_project"] = literal(existing(".", _cwd(options)))
     return {**options, "inventory": containers(targets, values, need_root=need_root)}
 
 
@@ -298,9 +299,9 @@ def _command(python: str, cwd: Path) -> str:
 
 def existing(path: str, cwd: Path) -> str:
     """A project's folder or file as an absolute path. Raises ProjectNotFound."""
+    if not path.strip():
+        raise ProjectNotFound("an empty word is no project: is a variable of your script unset?")
     full = os.path.normpath(cwd / Path(path).expanduser())
-    if "{{" in full or "{%" in full:
-        raise ProjectNotFound(f"{full}: Ansible would take the braces in this path for a template: name it otherwise")
     if not os.path.exists(full):
         raise ProjectNotFound(f"there is no {full}: name the project's folder or files (a container is written {FORM})")
     return full

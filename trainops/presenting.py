@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -42,7 +43,7 @@ Output = Callable[[str], None]
 
 def print_json(values: dict[str, Any]) -> None:
     """Print one result, and nothing else goes to standard output."""
-    print(json.dumps(values, indent=2))
+    print(json.dumps(values, indent=2), flush=True)
 
 
 @contextlib.contextmanager
@@ -75,6 +76,8 @@ def errors_told(as_json: bool, canceled: str = "canceled") -> Iterator[None]:
             _print_mistake("usage", str(error))
         print(f"trainops: {error}", file=sys.stderr)
         sys.exit(USAGE_ERROR)
+    except OSError as error:
+        _unprinted(error)
     except KeyboardInterrupt:
         if as_json:
             _print_mistake(Reason.CANCELED, canceled)
@@ -100,11 +103,19 @@ def present(operation: Callable[[Output, bool], Result], as_json: bool, canceled
     stream = sys.stderr if as_json else sys.stdout
     with errors_told(as_json, canceled):
         result = operation(lambda text: print(text, file=stream, flush=True), stream.isatty())
-    if as_json:
-        print_json(result.as_dict())
-    elif result.reason in (Reason.DEADLINE, Reason.INCOMPLETE):
-        print(f"trainops: {result.message}", file=sys.stderr)
+        if as_json:
+            print_json(result.as_dict())
+        elif result.reason in (Reason.DEADLINE, Reason.INCOMPLETE):
+            print(f"trainops: {result.message}", file=sys.stderr)
     sys.exit(EXIT_CODES[result.reason])
+
+
+def _unprinted(error: OSError) -> None:
+    """Nobody reads on, or the disk of a log file is full: what was to be done is done, and whoever asks is told."""
+    with contextlib.suppress(OSError):
+        print(f"trainops: the output cannot be written: {error.strerror}", file=sys.stderr)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
+    sys.exit(EXIT_CODES[Reason.FAILED])
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -31,6 +31,7 @@ from trainops.errors import (
     WrongOption,
 )
 from trainops.results import Ending, Reason, Result, read_result
+from trainops.values import written
 
 COLLECTION = "trainops.proxmox"
 
@@ -52,7 +53,7 @@ class _Order:
     playbook: str
     cwd: Path
     arguments: list[str]
-    inventory: str | None  # one that is given as values, as JSON; it travels as a private file
+    inventory: str | None  # one that is given as values, as YAML; it travels as a private file
     extravars: str
     timeout: float | None
     canceled: Callable[[], bool]
@@ -84,7 +85,8 @@ def run_playbook(
     the one of ``ansible.cfg``. ``extravars`` win over ``extravars_files``; they and an inventory of values travel in
     private files, never on a command line. ``timeout`` is in seconds.
     Setting ``cancel`` ends the run. ``on_output`` gets each printed line as it comes, from a thread of its own: taking
-    its time delays only the return. Questions on the terminal (vault or login passwords) cannot be answered.
+    its time delays only the return, and what it raises is raised once the run has ended. Questions on the terminal
+    (vault or login passwords) cannot be answered.
 
     Whatever happens, no process and no file of the run is left when this returns or raises; a run that went badly is a
     result, not an exception. May be called in any thread.
@@ -105,8 +107,8 @@ def run_playbook(
             *_arguments(check, diff, verbosity),
             *(f"--extra-vars=@{_existing(path, folder)}" for path in extravars_files),
         ],
-        inventory=_json(inventory, "inventory") if isinstance(inventory, Mapping) else None,
-        extravars=_json(_named(extravars or {}), "extravars"),
+        inventory=_written(inventory, "inventory") if isinstance(inventory, Mapping) else None,
+        extravars=_written(_named(extravars or {}), "extravars"),
         timeout=_seconds(timeout),
         canceled=cancel.is_set if cancel else lambda: False,
         environment=_environment(color),
@@ -222,9 +224,9 @@ def _named(extravars: Mapping[str, Any]) -> Mapping[str, Any]:
     return extravars
 
 
-def _json(values: Mapping[str, Any], what: str) -> str:
+def _written(values: Mapping[str, Any], what: str) -> str:
     try:
-        return json.dumps(dict(values))
+        return written(values)
     except (TypeError, ValueError) as error:
         raise WrongExtravars(f"{what} must be JSON values (texts, numbers, lists, dicts): {error}") from error
 
@@ -256,6 +258,7 @@ class _Events:
         self.all: list[dict[str, Any]] = []
         self.accounted = False  # whether ansible-playbook has given its account, the last thing that it does
         self._on_output = on_output
+        self._refused: Exception | None = None
         self._kept = 0
         self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -277,14 +280,19 @@ class _Events:
 
     def _tell(self) -> None:
         while (text := self._queue.get()) is not None:
-            if self._on_output:
-                self._on_output(text)
+            if self._on_output and self._refused is None:
+                try:
+                    self._on_output(text)
+                except Exception as error:  # whatever it is, it is the listener's own and is raised again
+                    self._refused = error
 
     def finish(self) -> None:
-        """Wait until the listener has had every line."""
+        """Wait until the listener has had every line. Raises what the listener raised."""
         if self._thread:
             self._queue.put(None)
             self._thread.join()
+        if self._refused is not None:
+            raise self._refused
 
 
 @contextlib.contextmanager
@@ -366,15 +374,18 @@ def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:
     from ansible_runner import RunnerConfig
     from ansible_runner.runner import Runner
 
-    (folder / "env").mkdir(mode=0o700)
+    for name in ("env", "tmp"):
+        (folder / name).mkdir(mode=0o700)
     _write(folder / "env" / "extravars", order.extravars)
     # As a file, since ansible-runner takes no settings from its caller where the folder has none.
     _write(folder / "env" / "settings", json.dumps({"pexpect_timeout": _POLL_SECONDS, "suppress_output_file": True}))
     arguments = list(order.arguments)
-    environment = {**order.environment, processes.MARK: order.mark}
+    # What Ansible keeps for the time of a run would stay when it is ended from outside: this folder goes in any case.
+    kept = {"TMPDIR": str(folder / "tmp"), "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")}
+    environment = {**order.environment, **kept, processes.MARK: order.mark}
     if order.inventory is not None:
-        _write(folder / "hosts.json", order.inventory)
-        arguments.append(f"--inventory={folder / 'hosts.json'}")
+        _write(folder / "hosts.yml", order.inventory)
+        arguments.append(f"--inventory={folder / 'hosts.yml'}")
         environment["ANSIBLE_INVENTORY_ENABLED"] = "yaml"  # whatever a folder's ansible.cfg enables for its own
     config = RunnerConfig(
         private_data_dir=str(folder),

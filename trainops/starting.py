@@ -13,6 +13,7 @@ from trainops.operations import existing
 from trainops.results import Reason, Result
 from trainops.runner import run_playbook
 from trainops.targets import Target, containers, nodes, read_target
+from trainops.values import literal, looks_like_template
 
 _HEAD = """\
 # Which containers, on which nodes, and what goes where. Written by trainops init, yours to edit: add hosts, and see
@@ -81,7 +82,8 @@ def survey(
     }
     groups = nodes([wanted])
     if wanted.vmid is not None:
-        groups |= containers([wanted], {name: value for name, value in values.items() if value}, need_root=False)
+        given = {name: literal(value) for name, value in values.items() if value}
+        groups |= containers([wanted], given, need_root=False)
     result = run_playbook("survey_training", inventory=groups, timeout=timeout)
     short = [_near(path, cwd) for path in paths]
     return Found(
@@ -148,7 +150,8 @@ def _scalar(value: Any) -> str:
     """A value as YAML writes it on one line."""
     import yaml
 
-    return yaml.safe_dump(value, allow_unicode=True, width=10_000).removesuffix("\n").removesuffix("\n...")
+    mark = "!unsafe " if isinstance(value, str) and looks_like_template(value) else ""
+    return mark + yaml.safe_dump(value, allow_unicode=True, width=10_000).removesuffix("\n").removesuffix("\n...")
 
 
 def _project(project: str | list[str]) -> list[str]:
@@ -198,6 +201,10 @@ def write(found: Found, folder: Path, *, force: bool = False) -> list[str]:
 
 def _content(path: Path) -> str | None:
     try:
+        if path.is_symlink() and not path.exists():
+            raise FileExists(f"{path} is a link that leads nowhere: remove it, then run again")
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise FileExists(f"{path} is no plain file: remove it, then run again")
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None

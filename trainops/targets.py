@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainops.errors import WrongTarget
+from trainops.values import literal
 
 FORM = "[USER@]ADDRESS[:PORT]/VMID[:/ROOT], as in root@10.1.2.6/200:/root"
 NODE_FORM = "[USER@]ADDRESS[:PORT], as in root@10.1.2.6"
 
 _PARTS = re.compile(
-    r"(?:(?P<user>[^@/:\s]+)@)?"
-    r"(?P<address>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]@/:\s-][^\[\]@/:\s]*)"
+    r"(?:(?P<user>[^@/:\s{}-][^@/:\s{}]*)@)?"
+    r"(?P<address>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[A-Za-z0-9_][A-Za-z0-9._-]*)"
     r"(?::(?P<port>[^/]*))?"
     r"(?:/(?P<vmid>[^:]*)(?::(?P<root>.*))?)?",
     re.DOTALL,
@@ -44,6 +45,8 @@ def looks_like_target(text: str) -> bool:
 
 def read_target(text: str) -> Target:
     """Read a target of one of the two forms. Raises WrongTarget, which says what is wrong with it."""
+    if not text.isprintable():
+        raise WrongTarget(f"{text!r} has characters that no target has: write {FORM}")
     match = _PARTS.fullmatch(text)
     if match is None or match["address"].isdecimal():
         raise WrongTarget(f"{text!r} is no target: write {FORM}")
@@ -80,7 +83,7 @@ def _root(text: str, root: str | None) -> str | None:
         return None
     if not root.startswith("/"):
         raise WrongTarget(f"{text!r}: the folder {root!r} must begin with /, it is one in the container")
-    if "{{" in root or "\0" in root or "\n" in root:
+    if "\0" in root or "\n" in root:
         raise WrongTarget(f"{text!r}: the folder {root!r} has characters that it cannot have")
     return posixpath.normpath(root)
 
@@ -103,7 +106,13 @@ def containers(targets: Sequence[Target], variables: Mapping[str, Any], *, need_
 
 def nodes(targets: Sequence[Target]) -> dict[str, Any]:
     """An inventory whose group ``nodes`` is the nodes of these targets, each once."""
-    hosts = {target.address: _host(replace(target, root=None)) for target in targets}
+    reached = list({(one.user, one.address, one.port): replace(one, root=None) for one in targets}.values())
+    times = Counter(one.address for one in reached)
+    names = [
+        one.address if times[one.address] == 1 else "_".join(filter(None, [one.address, str(one.port or ""), one.user]))
+        for one in reached
+    ]
+    hosts = {name: _host(one) for name, one in zip(names, reached, strict=True)}
     return {"nodes": {"hosts": hosts, "vars": {"ansible_connection": "ssh"}}}
 
 
@@ -112,7 +121,7 @@ def _host(target: Target, **more: Any) -> dict[str, Any]:
         "ansible_host": target.address,
         "ansible_user": target.user,
         "ansible_port": target.port,
-        "training_root": target.root,
+        "training_root": literal(target.root),
         **more,
     }
     return {key: value for key, value in values.items() if value is not None}
@@ -120,9 +129,11 @@ def _host(target: Target, **more: Any) -> dict[str, Any]:
 
 def _names(targets: Sequence[Target]) -> list[str]:
     """``ct200``, or with its node where two nodes have a container of that id."""
-    if twice := [
-        text for text, number in Counter(f"{one.address}/{one.vmid}" for one in targets).items() if number > 1
-    ]:
+    places = [f"{one.address}{f':{one.port}' if one.port else ''}/{one.vmid}" for one in targets]
+    if twice := [text for text, number in Counter(places).items() if number > 1]:
         raise WrongTarget(f"container {twice[0]} is named twice: one release a command goes to each container")
     times = Counter(target.vmid for target in targets)
-    return [f"ct{one.vmid}" if times[one.vmid] == 1 else f"ct{one.vmid}_{one.address}" for one in targets]
+    return [
+        "_".join(filter(None, [f"ct{one.vmid}", *([one.address, str(one.port or "")] if times[one.vmid] > 1 else [])]))
+        for one in targets
+    ]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -172,3 +176,23 @@ def test_what_is_wrong_is_said_before_anything_is_asked(
 ) -> None:
     with pytest.raises(error):
         survey(target, **options)
+
+
+@pytest.mark.parametrize("name", ["we{#a#}ight.bin", "{{ 7*7 }}.bin"])
+def test_braces_in_a_name_are_no_template_of_the_inventory(tmp_path: Path, name: str) -> None:
+    big = [{"path": name, "bytes": 120_000_000, "files": 1, "exclude": f"./{name}"}]
+    write(replace(FOUND, survey={**SURVEY, "big": big}), tmp_path)
+    argv = [str(Path(sys.executable).parent / "ansible-inventory"), "-i", "inventory.yml", "--host", "ct200"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["training_exclude"] == [{"__ansible_unsafe": f"./{name}"}]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_an_odd_file_in_the_way_is_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "inventory.yml"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nowhere")
+    with pytest.raises(FileExists, match="remove it, then run again"):
+        write(FOUND, tmp_path, force=True)

@@ -48,8 +48,11 @@ def test_a_target_is_read(
         ("root@pve1/200/root", "'200/root' is no container's id"),
         ("root@pve1/200:root", "must begin with /"),
         ("root@pve1/200:", "must begin with /"),
-        ("root@pve1/200:/a{{ b }}", "cannot have"),
-        ("root@pve1/200:/a\nb", "cannot have"),
+        ("root@pve1/200:/a\nb", "has characters that no target has"),
+        ("root@\udcff/200", "has characters that no target has"),
+        ("root@{{ 7*7 }}/200:/root", "is no target"),
+        ("{{ 1 }}@pve1/200:/root", "is no target"),
+        ("-oProxyCommand=x@pve1", "is no target"),
     ],
 )
 def test_what_is_wrong_with_a_target_is_said(text: str, said: str) -> None:
@@ -114,12 +117,13 @@ def test_what_cannot_be_an_inventory_is_said(texts: list[str], said: str) -> Non
 
 
 def test_nodes_become_an_inventory_each_once() -> None:
-    targets = [read_target("root@pve1/200:/root"), read_target("root@pve1"), read_target("pve2:2222")]
+    targets = [read_target(text) for text in ("root@pve1/200:/root", "root@pve1", "pve2:2222", "pve2:2223")]
     assert nodes(targets) == {
         "nodes": {
             "hosts": {
                 "pve1": {"ansible_host": "pve1", "ansible_user": "root"},
-                "pve2": {"ansible_host": "pve2", "ansible_port": 2222},
+                "pve2_2222": {"ansible_host": "pve2", "ansible_port": 2222},
+                "pve2_2223": {"ansible_host": "pve2", "ansible_port": 2223},
             },
             "vars": {"ansible_connection": "ssh"},
         }
