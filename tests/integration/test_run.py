@@ -360,6 +360,17 @@ def test_check_mode_starts_and_stops_nothing(plain: Place) -> None:
     assert plain.look(run)["state"] == "running"
 
 
+def test_the_only_project_needs_no_name(plain: Place) -> None:
+    unnamed = Place(plain.host, plain.root, None)
+    result = started(unnamed.start("run"))
+    assert result["name"] == "demo"
+    assert unnamed.stop()["run"] == result["run"]
+    nothing = Place(plain.host, "/srv", None)
+    refused = nothing.start("run")
+    assert (refused["code"], "nothing was ever deployed below /srv" in refused["msg"]) == ("no-run", True)
+    assert nothing.stop()["changed"] is False
+
+
 def test_like_takes_command_and_environment_over(plain: Place) -> None:
     first = started(plain.start("run", "--lr", "1", env={"A": "b"}))
     plain.stop(first["run"])
