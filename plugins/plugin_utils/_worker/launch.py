@@ -38,9 +38,9 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
     params: root; name, or null for the only project; release (an id, its first characters, or null for the live one);
     token (a random word, made once for a launch however often it is asked for); command (list or text) or script and
-    args (list or text), env {name: text}, env_file, pythonpath; like (a run's id, or null) for what is not given; python; systemd: auto | never;
-    gpus: the parameters of the operation `gpus`, or null where no GPU is wanted; who; patience: seconds to wait while a
-    deploy runs; check_mode.
+    args (list or text), env {name: text}, env_file, pythonpath; like (a run's id, or null) for what is not given;
+    python; systemd: auto | never; gpus: the parameters of the operation `gpus`, or null where no GPU is wanted; who;
+    patience: seconds to wait while a deploy runs; check_mode.
 
     Conversation: `ready` {gpus: the reading or null, runs: [those that live], cache_bytes, release_id, command,
     altered}, answered by `again` {} for another reading, by `go` {gpus: [{index, uuid}]}, or by `stop` {}. There is no
