@@ -186,7 +186,7 @@ def watched(wanted: Wish, result: Mapping[str, Any]) -> dict[str, Any]:
     traceback = [str(line) for line in result["traceback"]]
     values = {
         **known_of(record),
-        "values": result["found"],
+        "found": result["found"],
         "reached": bool(result["reached"]),
         "offset": result["offset"],
         "traceback": traceback,
