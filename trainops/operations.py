@@ -126,6 +126,13 @@ def launch(
         "training_name": name,
         "training_watch": follow,
     }
+    if like is not None and command is None and script is None:
+        # What the inventory says would win over what that run was.
+        given.update(training_command=[], training_script="", training_args=[] if args is None else args)
+    elif command is not None:
+        given["training_script"] = ""
+    elif script is not None:
+        given.update(training_command=[], training_args=[] if args is None else given["training_args"])
     if command is not None and script is not None:
         raise WrongOption("a command and a script both say what to run: give one of them")
     return run_playbook("launch_training", **_ordered((), target, given, options, need_root=True))

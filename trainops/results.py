@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 _READING = ("check", "gpus", "state", "node", "survey")  # steps that change nothing
+_READERS = ("training_logs", "training_status", "why_training")  # playbooks that change nothing
 _ENDINGS = ("runner_on_ok", "runner_on_failed", "runner_on_unreachable")
 
 
@@ -122,7 +123,7 @@ def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: s
         playbook=playbook,
         check=check,
         hosts=hosts,
-        message=_early(ending, hosts, {} if check else begun, check)
+        message=_early(ending, hosts, {} if check or _reads(playbook) else begun, check)
         if ending.aborted
         else _message(reason, hosts, ending, text),
         output=text,
@@ -190,6 +191,10 @@ def _reason(hosts: Mapping[str, HostResult], ending: Ending, complete: bool) -> 
     if not complete:
         return Reason.INCOMPLETE
     return Reason.OK if hosts else Reason.FAILED
+
+
+def _reads(playbook: str) -> bool:
+    return playbook.removesuffix(".yml").rpartition("/")[2].rpartition(".")[2] in _READERS
 
 
 def _early(ending: Ending, hosts: Mapping[str, HostResult], begun: Mapping[str, str], check: bool) -> str:

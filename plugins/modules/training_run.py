@@ -168,7 +168,7 @@ options:
     default: 300
   values:
     description:
-      - Regular expressions (Python's) with named groups. What they matched last in the log is in RV(values).
+      - Regular expressions (Python's) with named groups. What they matched last in the log is in RV(found).
       - By default C(step), C(loss) and C(tokens_per_s) are found in lines such as C(step 12 loss 3.4 tokens/s 1200).
     type: list
     elements: str
@@ -342,7 +342,7 @@ exit:
     stopped_by: {description: "Who asked it to stop, null when nobody did.", type: str}
     last_lines: {description: The last lines of its log., type: list, elements: str}
     note: {description: What else is known., type: str}
-values:
+found:
   description: What the patterns in O(values) matched last, by the names of their groups.
   returned: success, with O(state=watched)
   type: dict
@@ -412,7 +412,7 @@ runs:
     log_bytes: {description: The size of its log., type: int}
     log_age_s: {description: Seconds since its log grew., type: float}
     stalled: {description: Whether its log is silent and its GPUs are unused., type: bool}
-    values: {description: As RV(values)., type: dict}
+    found: {description: As RV(found)., type: dict}
     tail: {description: The last O(lines) lines of its log., type: list, elements: str}
 projects:
   description: The projects that there are.

@@ -91,7 +91,8 @@ class Evidence:
 
     def ooms(self) -> list[OomKill]:
         """The processes of this container that the kernel killed in the run's time."""
-        return [one for one in self.kernel.ooms if one.vmid == self.vmid is not None and self.during(one.when)]
+        own = [one for one in self.kernel.ooms if one.vmid is not None and one.vmid == self.vmid]
+        return [one for one in own if self.during(one.when)]
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def listed(done: Mapping[str, Any], patterns: Sequence[str] | None, lines: int) 
     for record in reversed(done["runs"]):
         tail = [str(line) for line in record["tail"]]
         kept = tail[len(tail) - min(lines, len(tail)) :]
-        runs.append({**record, "values": find(tail, compiled_patterns), "tail": kept, "stalled": False})
+        runs.append({**record, "found": find(tail, compiled_patterns), "tail": kept, "stalled": False})
     projects = [{name: value for name, value in project.items() if name != "runs"} for project in done["projects"]]
     return {"runs": runs, "projects": projects, "live": {one["name"]: one["live"] for one in projects}}
 

@@ -50,12 +50,12 @@ def table(hosts: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     The name of a single host that is empty has no column.
     """
     runs = [(host, result, run) for host, result in hosts for run in result["runs"]]
-    values = list(dict.fromkeys(name for _host, _result, run in runs for name in run["values"]))
+    values = list(dict.fromkeys(name for _host, _result, run in runs for name in run["found"]))
     named = any(host for host, _result in hosts)
     head = [*(["host"] if named else []), "run", "state", "age", *(_TITLES.get(name, name) for name in values)]
     rows = [[*head, "GPUs", "release"]]
     for host, result, run in runs:
-        cells = [_run(run, result), _state(run), _age(run), *(_figure(run["values"].get(name)) for name in values)]
+        cells = [_run(run, result), _state(run), _age(run), *(_figure(run["found"].get(name)) for name in values)]
         rows.append([*([host] if named else []), *cells, _gpus(run), _release(run, result)])
     lines = _aligned(rows) if runs else []
     column = max((len(host) for host, _result in hosts), default=0)

@@ -24,7 +24,9 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import ended_well, record_ending, span
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
-LEG_SECONDS = 1800.0  # one remote command; the next one goes on where it ended
+# One remote command; the next one goes on where it ended. A node has few sessions at a time, and whoever follows many
+# runs there lets others in between.
+LEG_SECONDS = 60.0
 MARGIN_SECONDS = 60.0
 # How long a connection may be away until the follower gives up. The run goes on in any case.
 PATIENCE_SECONDS = 600.0
@@ -184,7 +186,7 @@ def watched(wanted: Wish, result: Mapping[str, Any]) -> dict[str, Any]:
     traceback = [str(line) for line in result["traceback"]]
     values = {
         **known_of(record),
-        "values": result["found"],
+        "found": result["found"],
         "reached": bool(result["reached"]),
         "offset": result["offset"],
         "traceback": traceback,

@@ -66,7 +66,7 @@ class Place:
 
     host: str
     root: str
-    name: str = "demo"
+    name: str | None = "demo"
 
     @property
     def vmid(self) -> int:

@@ -102,7 +102,7 @@ def test_a_run_is_what_it_was_asked_to_be_and_holds_nothing_of_the_connection(pl
         place.start("run", "ä ö", "{release}", select=[0], env={"A": "b", "HF_TOKEN": "hidden"}, env_file="env")
     )
     run, pid, tree = result["run"], result["pid"], f"{place.root}/.trainops/demo/releases/{result['release_id']}"
-    assert until(lambda: bool(place.look(run)["values"]))
+    assert until(lambda: bool(place.look(run)["found"]))
     said = first_line(place.inside("head", "-n", "1", result["log"]))
     assert (said["cwd"], said["file"], said["path"]) == (place.root, f"{tree}/train.py", [tree])
     assert said["argv"] == ["run", "ä ö", tree]
@@ -144,7 +144,7 @@ def test_it_outlives_the_logins_sessions_on_the_node(place: Place) -> None:
     open_lab().node(node).check(["kill", "-9", *map(str, sessions)])
     assert until(lambda: not set(sessions) & set(sshd_sessions(node)))
     before = place.look(run)
-    assert until(lambda: place.look(run)["values"]["step"] > before["values"].get("step", 0))
+    assert until(lambda: place.look(run)["found"]["step"] > before["found"].get("step", 0))
     assert place.look(run)["process"] == before["process"]
 
 
@@ -165,7 +165,7 @@ def test_it_outlives_the_end_of_ansible_by_sigkill(place: Place, tmp_path: Path)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
     (mine,) = [run for run in place.runs() if run["run"] not in known]
-    assert until(lambda: place.look(mine["run"])["values"].get("step", 0) > mine["values"].get("step", 0))
+    assert until(lambda: place.look(mine["run"])["found"].get("step", 0) > mine["found"].get("step", 0))
     assert place.look(mine["run"])["state"] == "running"
 
 
@@ -269,7 +269,7 @@ def test_children_that_became_daemons_are_stopped_too(place: Place) -> None:
 
 def test_a_run_that_ignores_being_asked_is_killed(place: Place) -> None:
     result = started(place.start("ignore"))
-    assert until(lambda: bool(place.look(result["run"])["values"]))
+    assert until(lambda: bool(place.look(result["run"])["found"]))
     stopped = place.stop(patience=0.5)
     assert stopped["run"] == result["run"]
     assert stopped["exit"]["signal"] == signal.SIGKILL
@@ -358,6 +358,17 @@ def test_check_mode_starts_and_stops_nothing(plain: Place) -> None:
     run = started(plain.start("run"))["run"]
     assert plain.step("stopped", check_mode=True, run=run)["changed"] is True
     assert plain.look(run)["state"] == "running"
+
+
+def test_the_only_project_needs_no_name(plain: Place) -> None:
+    unnamed = Place(plain.host, plain.root, None)
+    result = started(unnamed.start("run"))
+    assert result["name"] == "demo"
+    assert unnamed.stop()["run"] == result["run"]
+    nothing = Place(plain.host, "/srv", None)
+    refused = nothing.start("run")
+    assert (refused["code"], "nothing was ever deployed below /srv" in refused["msg"]) == ("no-run", True)
+    assert nothing.stop()["changed"] is False
 
 
 def test_like_takes_command_and_environment_over(plain: Place) -> None:

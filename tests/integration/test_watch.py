@@ -251,7 +251,7 @@ def test_the_python_api_gives_values(folder: Path, nothing_alive: None) -> None:
     started = trainops.launch(args="train 100000", **given)
     step = started.hosts[PLAIN].step("run")
     assert step is not None
-    assert (step.values["reached"], step.values["values"]["loss"] <= 1.0) == (True, True)
+    assert (step.values["reached"], step.values["found"]["loss"] <= 1.0) == (True, True)
     assert any(text.startswith("step 1 ") for text in printed)
     name = step.values["run"]
     stopped = trainops.stop(name, **given).hosts[PLAIN].step("run")

@@ -12,7 +12,7 @@ import time
 
 from .channel import WorkerError
 from .log import Budget, Log, body
-from .runs import find_run, open_run, projects, read_run
+from .runs import find_run, open_run, read_run, the_project
 from .store import guarded, open_store
 from .supervise import LOG
 from .tail import last_traceback, offset_of_last, read_end
@@ -69,17 +69,6 @@ def _follow(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
             return _Follower(channel, dict(params, name=name), store, one, fd).follow()
         finally:
             os.close(fd)
-
-
-def the_project(root: str) -> str:
-    """The only project below a root. Raises WorkerError when there is none, or more than one."""
-    names = projects(root)
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise WorkerError("no-run", "nothing was ever deployed below %s: deploy first, or correct training_root" % root)
-    fix = "say which one by training_name"
-    raise WorkerError("name", "there are several projects below %s (%s): %s" % (root, ", ".join(names), fix))
 
 
 def open_log(store: Store, one: Run) -> int:

@@ -19,7 +19,7 @@ from .lock import Locked
 from .names import root_lock
 from .run_folder import open_own, prepare
 from .run_plan import Plan
-from .runs import RUNS, Run, all_runs, living_runs, projects, read_run
+from .runs import RUNS, Run, all_runs, living_runs, projects, read_run, the_project
 from .store import Store, guarded, open_store, require_writable, short_id
 from .supervise import EXIT, ORDER, STARTED, exit_record, read_record, write_record
 
@@ -36,11 +36,11 @@ _LOOK_SECONDS = 0.005
 def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     """Start a run.
 
-    params: root; name; release (an id, its first characters, or null for the live one); token (a random word, made once
-    for a launch however often it is asked for); command (list or text) or script and args (list or text), env
-    {name: text}, env_file, pythonpath; like (a run's id, or null) for what is not given; python; systemd: auto | never;
-    gpus: the parameters of the operation `gpus`, or null where no GPU is wanted; who; patience: seconds to wait while a
-    deploy runs; check_mode.
+    params: root; name, or null for the only project; release (an id, its first characters, or null for the live one);
+    token (a random word, made once for a launch however often it is asked for); command (list or text) or script and
+    args (list or text), env {name: text}, env_file, pythonpath; like (a run's id, or null) for what is not given;
+    python; systemd: auto | never; gpus: the parameters of the operation `gpus`, or null where no GPU is wanted; who;
+    patience: seconds to wait while a deploy runs; check_mode.
 
     Conversation: `ready` {gpus: the reading or null, runs: [those that live], cache_bytes, release_id, command,
     altered}, answered by `again` {} for another reading, by `go` {gpus: [{index, uuid}]}, or by `stop` {}. There is no
@@ -55,6 +55,7 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
+    params = dict(params, name=params["name"] or the_project(params["root"]))
     with open_store(params["root"], params["name"], create=False) as store:
         require_writable(store)
         before = with_token(store, params["token"])

@@ -93,9 +93,9 @@ class Log:
             return length
         if final or now - self.grown >= HOLD_SECONDS:
             return len(waiting)
-        bar = waiting.rstrip(b"\r").rfind(b"\r") + 1
-        if bar and now - self._shown >= HOLD_SECONDS:
-            return bar
+        written_over = waiting.rstrip(b"\r").rfind(b"\r") + 1
+        if written_over and now - self._shown >= HOLD_SECONDS:
+            return written_over
         return _characters(waiting) if len(waiting) >= PIECE else 0
 
 

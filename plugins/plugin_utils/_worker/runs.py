@@ -290,6 +290,17 @@ def projects(root: str) -> list[str]:
         os.close(root_fd)
 
 
+def the_project(root: str) -> str:
+    """The only project below a root. Raises WorkerError when there is none, or more than one."""
+    names = projects(root)
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise WorkerError("no-run", "nothing was ever deployed below %s: deploy first, or correct training_root" % root)
+    fix = "say which one by training_name"
+    raise WorkerError("name", "there are several projects below %s (%s): %s" % (root, ", ".join(names), fix))
+
+
 def _is_project(home: int, name: str) -> bool:
     try:
         check_name(name)

@@ -12,7 +12,7 @@ import time
 
 from .channel import WorkerError
 from .members import Member, asked, find, kill, main_of
-from .runs import Run, busy, find_run, open_run, read_run
+from .runs import Run, busy, find_run, open_run, read_run, the_project
 from .store import Store, guarded, open_store
 from .supervise import EXIT, FORMAT, STOPPED, exit_record, iso, last_lines, write_record
 
@@ -33,8 +33,8 @@ _SHOWN = 64
 def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     """Stop runs.
 
-    params: root, name; run: an id, "all", or null for the only one that is alive; signal: INT or TERM; patience:
-    seconds for the run to save what it has and end by itself; who; check_mode.
+    params: root; name, or null for the only project; run: an id, "all", or null for the only one that is alive; signal:
+    INT or TERM; patience: seconds for the run to save what it has and end by itself; who; check_mode.
 
     The run's own process gets the signal (and where that is a shell, also what it waits for), and after ``patience``
     SIGKILL, as does everything that belongs to it, again and again until nothing does. What outlives the run's own
@@ -49,7 +49,8 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
-    with open_store(params["root"], params["name"], create=False) as store:
+    name = params["name"] or the_project(params["root"])
+    with open_store(params["root"], name, create=False) as store:
         chosen = choose(store, params["run"])
         done = [_Stop(channel, store, one, params).done() for one in chosen]
     return {"stopped": done, "changed": any(one["changed"] for one in done)}

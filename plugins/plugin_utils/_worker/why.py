@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import time
 
-from .follow import open_log, the_project
+from .follow import open_log
 from .gpus import Child, find_tool, gather
-from .runs import find_run
+from .runs import find_run, the_project
 from .store import guarded, open_store
 from .supervise import Memory
 from .tail import last_lines, last_traceback, read_end

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.unit.trainops.folders import user_folder
+from tests.unit.trainops.folders import runs, until, user_folder
 from trainops.cli import main
 from trainops.errors import WrongExtravars
 from trainops.extravars import Extravars, read_extravars
@@ -59,6 +61,14 @@ def test_json_is_all_of_standard_output(tmp_path: Path) -> None:
         (["deploy", "--json", "more"], "name the project's folder or files"),
         (["rollback", "--json", "more"], "names no container"),
         (["nope", "--json"], "No such command"),
+        (["logs", "--json", "r1", "r2"], "r1 and r2: name one run"),
+        (["logs", "--json", "r0"], "'r0' is neither a run, such as r1, nor a container"),
+        (["logs", "--json", "-n", "-1"], "not in the range"),
+        (["why", "--json", "all"], "'all' is neither a run"),
+        (["stop", "--json", "--signal", "KILL"], "'KILL' is not one of"),
+        (["stop", "--json", "--patience", "inf"], "patience inf"),
+        (["launch", "--json", "more"], "names no container"),
+        (["launch", "--json", "--script", "a.py", "--command", "b"], "give one of them"),
         (["--nope", "deploy", "--json"], "No such option"),
     ],
 )
@@ -80,7 +90,7 @@ def test_a_folder_without_an_inventory_is_said_so(tmp_path: Path) -> None:
     assert "there is no inventory" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["deploy", "gpus", "rollback", "eject"])
+@pytest.mark.parametrize("command", ["deploy", "gpus", "launch", "logs", "status", "stop", "why", "rollback", "eject"])
 def test_in_an_empty_folder_the_first_step_is_named(tmp_path: Path, command: str) -> None:
     done = trainops(tmp_path, command, HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
@@ -145,6 +155,80 @@ def test_each_ending_has_its_status(
     assert out in done.stdout
     assert err in done.stderr
     assert "Traceback" not in done.stderr
+
+
+SHOW = "- {name: Say, ansible.builtin.debug: {msg: '%s'}}"
+
+
+@pytest.mark.parametrize(
+    ("words", "playbook", "variables", "values"),
+    [
+        (["logs"], "training_logs", "training_follow training_lines training_run", "False 100 -"),
+        (
+            ["logs", "-f", "-n", "5", "r12"],
+            "training_logs",
+            "training_follow training_lines training_run",
+            "True 5 r12",
+        ),
+        (["stop"], "stop_training", "training_run training_stop_signal training_stop_timeout", "- - -"),
+        (
+            ["stop", "all", "--signal", "INT", "--patience", "9"],
+            "stop_training",
+            "training_run training_stop_signal training_stop_timeout",
+            "all INT 9.0",
+        ),
+        (["why", "r3"], "why_training", "training_run training_name", "r3 -"),
+        (["status", "--name", "demo"], "training_status", "training_name training_python", "demo -"),
+        (["launch"], "launch_training", "training_watch training_like training_gpus", "True - -"),
+        (
+            ["launch", "--no-follow", "--like", "r1", "--gpus", "0,2"],
+            "launch_training",
+            "training_watch training_like training_gpus training_script",
+            "False r1 0,2 ",
+        ),
+        (
+            ["launch", "--script", "a.py", "--args", "--lr 1", "--python", "/p"],
+            "launch_training",
+            "training_script training_args training_python training_command",
+            "a.py --lr 1 /p []",
+        ),
+        (["launch", "--command", "a b"], "launch_training", "training_script training_command", " a b"),
+    ],
+)
+def test_words_become_variables(tmp_path: Path, words: list[str], playbook: str, variables: str, values: str) -> None:
+    shown = " ".join(f'{{{{ {name} | default("-") }}}}' for name in variables.split())
+    folder = user_folder(tmp_path, SHOW % shown, name=playbook)
+    done = trainops(folder, *words, "-l", "one")
+    assert (done.returncode, done.stdout) == (0, f"one  Say: {values}".rstrip() + "\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "playbook", "said"),
+    [
+        (
+            ["logs", "-f", "r2", "-l", "one"],
+            "training_logs",
+            "detached; what was started goes on. To come back: trainops logs -f r2 --limit=one",
+        ),
+        (["launch"], "launch_training", "detached; what was started goes on. To come back: trainops logs -f"),
+        (["logs"], "training_logs", "canceled"),
+        (["stop"], "stop_training", "canceled"),
+    ],
+)
+def test_an_interrupt_detaches_from_what_goes_on_elsewhere(
+    tmp_path: Path, words: list[str], playbook: str, said: str
+) -> None:
+    word = f"sleep {secrets.randbelow(10**9) + 10**6}"
+    folder = user_folder(tmp_path, f"- ansible.builtin.command: {word}", name=playbook)
+    argv = [sys.executable, "-m", "trainops", *words]
+    process = subprocess.Popen(
+        argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert until(lambda: runs(word.split()[1]))
+    os.killpg(process.pid, signal.SIGINT)
+    _out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, f"trainops: {said}\n")
+    assert until(lambda: not runs(word.split()[1]))
 
 
 def test_a_missing_playbook_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

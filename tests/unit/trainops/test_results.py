@@ -144,3 +144,17 @@ def test_a_run_that_was_ended_says_what_it_had_done(events: list[dict[str, Any]]
     ):
         result = read_result(events, Ending(None, reason, 7.0), "site.yml", check=check)
         assert (result.ok, result.reason, result.message) == (False, reason, f"{start}; {said}")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "said"),
+    [
+        ("trainops.proxmox.training_logs", "nothing was changed by then"),
+        ("/home/me/training_status.yml", "nothing was changed by then"),
+        ("trainops.proxmox.launch_training", "ct200 run: under way, it may have taken effect"),
+    ],
+)
+def test_who_only_watched_has_changed_nothing(playbook: str, said: str) -> None:
+    events = [begun("ct200", "trainops.proxmox.training_run")]
+    result = read_result(events, Ending(None, Reason.DEADLINE, 7.0), playbook, check=False)
+    assert result.message == f"not finished within its deadline, ended after 7 s; {said}"

@@ -23,7 +23,7 @@ from trainops.errors import (
     WrongExtravars,
     WrongOption,
 )
-from trainops.runner import _Events, _Order, _runner, _Watch, find_playbook
+from trainops.runner import _MAX_KEPT_CHARACTERS, _Events, _Order, _runner, _Watch, find_playbook
 
 SAY = "- name: Say\n  ansible.builtin.debug: {msg: 'hello {{ who | default(inventory_hostname) }}'}"
 
@@ -374,3 +374,16 @@ def test_an_inventory_of_values_is_a_private_file_and_wins(tmp_path: Path) -> No
 def test_an_inventory_that_is_no_json_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongExtravars, match="inventory must be JSON values"):
         run_playbook("deploy_training", inventory={"all": {"hosts": {1, 2}}}, cwd=user_folder(tmp_path, ""))
+
+
+def test_of_a_log_that_is_followed_for_days_only_the_beginning_is_kept() -> None:
+    heard: list[str] = []
+    events = _Events(heard.append)
+    for number in range(3000):
+        events.take({"event": "verbose", "stdout": f"{number:04}" + "x" * 1000})
+    events.take({"event": "runner_on_ok", "stdout": "done"})
+    events.finish()
+    kept = [str(event["stdout"]) for event in events.all]
+    assert (len(heard), heard[-1], kept[-1]) == (3001, "done", "done")
+    assert sum(map(len, kept)) <= _MAX_KEPT_CHARACTERS + 2000
+    assert kept[0].startswith("0000")

@@ -229,7 +229,7 @@ def listed(*runs: dict[str, Any], lines: int = 0, **values: Any) -> dict[str, An
 def test_a_listing_has_the_values_of_each_run_and_the_latest_first() -> None:
     found = listed(row("r1", "step 1 loss 2.0"), row("r2", "step 11 loss 3.5", "step 12 loss 3.4", "done"), lines=1)
     assert [run["run"] for run in found["runs"]] == ["r2", "r1"]
-    assert found["runs"][0]["values"] == {"step": 12, "loss": 3.4}
+    assert found["runs"][0]["found"] == {"step": 12, "loss": 3.4}
     assert [run["tail"] for run in found["runs"]] == [["done"], ["step 1 loss 2.0"]]
     assert found["live"] == {"dflash": ID}
 
