@@ -18,8 +18,8 @@ options:
       - Without it the environment variable E(PROXMOX_HOST) is read.
     type: str
   api_port:
-    description: Port of the API, or E(PROXMOX_PORT).
-    type: int
+    description: Port of the API, a whole number, or E(PROXMOX_PORT).
+    type: raw
     default: 8006
   api_user:
     description:
@@ -50,9 +50,10 @@ options:
     type: str
   api_timeout:
     description:
-      - Seconds to wait for an answer. A connection must be there within 5 seconds.
+      - Seconds for one question in all, from looking up the name to the last byte of the answer, further attempts
+        included. A connection must be there within 5 seconds.
       - A node takes up to 30 seconds to find out that another one is down.
-    type: float
+    type: raw
     default: 35
 requirements:
   - proxmoxer >= 2.2
@@ -60,5 +61,6 @@ requirements:
 notes:
   - Reading needs the privilege C(VM.Audit) on C(/vms/ID), which the role C(PVEAuditor) has. Addresses of nodes need
     C(Sys.Audit) on C(/) too. A token with privilege separation may only what both it and its user may.
-  - A question that got no answer is asked up to three times.
+  - A question that got no answer is asked up to three times, within O(api_timeout).
+  - An answer of more than 8 MiB is not read.
 """

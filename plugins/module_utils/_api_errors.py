@@ -104,6 +104,7 @@ class Server:
     def clean(self, text: str) -> str:
         """``text`` of the server or of a library as a line that can be shown: short, printable, without the secret."""
         shown = text.replace(self.secret, "********") if self.secret else text
+        shown = shown[: 10 * _LONGEST]  # it may be of any length
         line = " ".join("".join(char if char.isprintable() else " " for char in shown).split())
         return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 

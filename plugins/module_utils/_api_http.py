@@ -11,14 +11,17 @@ answers, cannot pin a certificate and ends the process when requests is missing.
 from __future__ import annotations
 
 import os
+import queue
 import re
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Union
 
 from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.trainops.proxmox.plugins.module_utils._api_errors import (
+    ApiAnswer,
     ApiError,
     ApiMissing,
     ApiUnreachable,
@@ -29,12 +32,12 @@ from ansible_collections.trainops.proxmox.plugins.module_utils._api_errors impor
     odd,
     option,
 )
+from ansible_collections.trainops.proxmox.plugins.module_utils._api_wire import Unreadable, Wire, adapter
 
 Parameters = Mapping[str, Union[str, int]]
 
 CONNECT_SECONDS = 5.0
 _PAUSES = (0.5, 2.0)  # seconds before each further attempt
-_PATIENCE = 1.5  # no further attempt after so many times the timeout
 
 _NO_ANSWER = (
     (
@@ -74,6 +77,7 @@ _OPTIONS = {
 class Http:
     """The connection to one API. To be made in the process that uses it; nothing is sent before the first ``get``.
 
+    ``timeout`` are seconds for one question in all: name, connection, every attempt and the last byte of the answer.
     ``ca_path`` is a file of certificates in PEM, ``fingerprint`` 64 hexadecimal digits; with a fingerprint the
     certificate itself is pinned, and its chain counts only when a CA is given too. Without both the system's CAs count.
     Raises ApiMissing, and ApiUsage for a CA that cannot be read.
@@ -89,66 +93,119 @@ class Http:
         fingerprint: str | None = None,
     ) -> None:
         self._server = server
+        self._host = host
+        self._port = port
         self._timeout = timeout
+        self._ca_path = ca_path
+        self._fingerprint = fingerprint
         self._libraries = _libraries()
-        user, _separator, name = server.token.partition("!")
-        self._proxmox = self._libraries.ProxmoxAPI(
-            host,
-            port=port,
-            user=user,
-            token_name=name,
-            token_value=server.secret,
-            verify_ssl=_verify(ca_path, fingerprint),
-            timeout=(min(CONNECT_SECONDS, timeout), timeout),
-        )
-        session = self._proxmox._store["session"]
-        session.mount("https://", _adapter(ca_path, fingerprint))
-        session.max_redirects = 0  # an API does not redirect, and another server is not to be asked
-        session.hooks["response"].append(self._hear)
-        self._heard: Any = None
-
-    def _hear(self, response: Any, *args: Any, **kwargs: Any) -> None:
-        self._heard = response
+        self._verify = _verify(ca_path, fingerprint)
+        self._link: _Link | None = None
 
     def get(self, path: str, parameters: Parameters | None = None, patient: bool = True) -> Any:
         """The data of ``GET path``. Raises an ApiError, after three attempts where asking again may help.
 
         Without ``patient`` there is one attempt.
         """
-        give_up = time.monotonic() + _PATIENCE * self._timeout
+        give_up = time.monotonic() + self._timeout
         pauses = iter(_PAUSES if patient else ())
+        told: ApiError | None = None
         while True:
-            data, error = self._once(path, parameters or {})
+            try:
+                data, error = self._once(path, parameters or {}, give_up - time.monotonic())
+            except queue.Empty:
+                error = told or self._late()  # what an attempt before was told says more
+                break
             if error is None:
                 return data
+            told = error
             pause = next(pauses, None)
-            if pause is None or not error.passing or time.monotonic() > give_up:
-                raise error
+            if pause is None or not error.passing or time.monotonic() + pause >= give_up:
+                break
             time.sleep(pause)
+        raise error
 
-    def _once(self, path: str, parameters: Parameters) -> tuple[Any, ApiError | None]:
-        """Data, or an error that is returned and not raised: raised here it would carry the request with its token."""
-        self._heard = None
+    def _once(self, path: str, parameters: Parameters, seconds: float) -> tuple[Any, ApiError | None]:
+        """One attempt, in a thread of its own, since nothing else bounds a look-up of a name or a slow answer.
+
+        Raises queue.Empty when the seconds are over; the thread, cut off, is then left to itself.
+        """
+        link = self._link = self._link or self._connect()
+        answers: queue.SimpleQueue[tuple[Any, ApiError | None]] = queue.SimpleQueue()
+        threading.Thread(target=lambda: answers.put(self._ask(link, path, parameters)), daemon=True).start()
         try:
-            data = self._proxmox(path).get(**parameters)
+            return answers.get(timeout=max(seconds, 0.0))
+        except queue.Empty:
+            link.wire.cut()
+            self._link = None
+            raise
+
+    def _connect(self) -> _Link:
+        user, _separator, name = self._server.token.partition("!")
+        link = _Link(
+            self._libraries.ProxmoxAPI(
+                self._host,
+                port=self._port,
+                user=user,
+                token_name=name,
+                token_value=self._server.secret,
+                verify_ssl=self._verify,
+                timeout=(min(CONNECT_SECONDS, self._timeout), self._timeout),
+            )
+        )
+        session = link.proxmox._store["session"]
+        session.mount("https://", adapter(self._ca_path, self._fingerprint, link.wire))
+        session.max_redirects = 0  # an API does not redirect, and another server is not to be asked
+        session.headers["Accept-Encoding"] = "identity"
+        session.hooks["response"].append(link.hear)
+        return link
+
+    def _ask(self, link: _Link, path: str, parameters: Parameters) -> tuple[Any, ApiError | None]:
+        """Data, or an error that is returned and not raised: raised here it would carry the request with its token."""
+        try:
+            return self._data(link, path, parameters)
+        except Unreadable as exc:
+            what = str(exc)
+        except RecursionError:
+            what = "something that is nested too deep"
+        except MemoryError:
+            what = "more than there is memory for"
+        except Exception as exc:  # of libraries whose every error nobody knows; its text may hold the token
+            what = f"something that cannot be read ({type(exc).__name__})"
+        finally:
+            link.wire.release()
+        return None, ApiAnswer(
+            f"{self._server.name} answers with {what}: check {_OPTIONS['host']} and {_OPTIONS['port']}"
+        )
+
+    def _data(self, link: _Link, path: str, parameters: Parameters) -> tuple[Any, ApiError | None]:
+        link.heard = None
+        try:
+            data = link.proxmox(path).get(**parameters)
         except self._libraries.Unanswered as exc:
             # Of a redirect the response was heard; of an answer that broke off too, and then its status means nothing.
-            if self._heard is None or self._heard.status_code < 300:
+            if link.heard is None or link.heard.status_code < 300:
                 return None, self._unanswered(exc)
         except (self._libraries.ResourceException, KeyError, AttributeError, TypeError, ValueError):
             pass  # what was heard says more
         else:
-            if self._heard is not None and self._heard.status_code < 300 and not _is_junk(data):
+            if link.heard is not None and link.heard.status_code < 300 and not _is_junk(data):
                 return data, None
-        return None, self._answered()
+        return None, self._answered(link.heard)
 
-    def _answered(self) -> ApiError:
-        heard = self._heard
+    def _answered(self, heard: Any) -> ApiError:
         if heard is None:
             return ApiUnreachable(f"{self._server.name} gave no answer", passing=True)
         if heard.status_code < 300:
             return odd(self._server, heard.content)
         return failure(self._server, heard.status_code, heard.reason or "", heard.content)
+
+    def _late(self) -> ApiError:
+        return ApiUnreachable(
+            f"{self._server.name} does not answer in time: check {_OPTIONS['host']} and the network, or raise "
+            f"{option('api_timeout')}, which is {self._timeout:g} s",
+            passing=True,
+        )
 
     def _unanswered(self, exc: Exception) -> ApiError:
         text = str(exc)
@@ -166,11 +223,7 @@ class Http:
                     return ApiUntrusted(f"{server.name} {sentence.format(**_OPTIONS)}")
             return ApiUntrusted(f"{server.name}: TLS failed: {server.clean(text)}")
         if isinstance(exc, self._libraries.TimedOut) or "Read timed out" in text:  # within an answer
-            return ApiUnreachable(
-                f"{server.name} does not answer in time: check {_OPTIONS['host']} and the network, or raise "
-                f"{option('api_timeout')}, which is {self._timeout:g} s",
-                passing=True,
-            )
+            return self._late()
         for pattern, sentence in _NO_ANSWER:
             if re.search(pattern, text):
                 return ApiUnreachable(f"{server.name} {sentence.format(**_OPTIONS)}")
@@ -185,6 +238,19 @@ def colons(digits: str) -> str:
 def _is_junk(data: Any) -> bool:
     """Whether this is what proxmoxer gives for an answer that is no JSON."""
     return isinstance(data, dict) and isinstance(data.get("errors"), bytes)
+
+
+class _Link:
+    """A session of proxmoxer, what was heard last on it, and the wire that it is on."""
+
+    def __init__(self, proxmox: Any) -> None:
+        self.proxmox = proxmox
+        self.wire = Wire()
+        self.heard: Any = None
+
+    def hear(self, response: Any, *args: Any, **kwargs: Any) -> None:
+        """For requests, with every response."""
+        self.heard = response
 
 
 class _Libraries:
@@ -239,25 +305,3 @@ def _checked(ca_path: str) -> str:
     else:
         return ca_path
     raise ApiUsage(f"{option('ca_path')} {ca_path} {why}: copy /etc/pve/pve-root-ca.pem of a node there")
-
-
-def _adapter(ca_path: str | None, fingerprint: str | None) -> Any:
-    """What connects for requests, also through a proxy."""
-    from requests.adapters import HTTPAdapter
-
-    # A context of our own, since certificates that Proxmox VE made for itself lack an identifier on which those of
-    # create_default_context and urllib3 insist from Python 3.13 on.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if fingerprint and not ca_path:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # urllib3 compares the certificate itself
-    settings: dict[str, Any] = {"ssl_context": context, "assert_fingerprint": fingerprint}
-
-    class Adapter(HTTPAdapter):
-        def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
-            super().init_poolmanager(connections, maxsize, block, **kwargs, **settings)
-
-        def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
-            return super().proxy_manager_for(proxy, **kwargs, **settings)
-
-    return Adapter()

@@ -41,6 +41,7 @@ from ansible_collections.trainops.proxmox.plugins.module_utils._api_http import 
 from ansible_collections.trainops.proxmox.plugins.module_utils._api_options import (
     API_ARGUMENT_SPEC,
     ApiOptions,
+    loose_secrets,
     options_from,
 )
 
@@ -58,6 +59,7 @@ __all__ = [
     "ApiUsage",
     "Container",
     "elsewhere",
+    "loose_secrets",
     "options_from",
     "ready",
     "warnings",
@@ -131,7 +133,7 @@ class Api:
     def _container(self, row: Mapping[str, Any]) -> Container:
         try:
             return container(row)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             pass
         raise self._strange("cluster/resources")
 

@@ -146,6 +146,7 @@ from ansible_collections.trainops.proxmox.plugins.module_utils.api import (
     API_ARGUMENT_SPEC,
     Api,
     ApiError,
+    loose_secrets,
     options_from,
 )
 
@@ -165,6 +166,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
+    # The result has the task's arguments in it, and a secret may be in the wrong one.
+    module.no_log_values |= loose_secrets(given)
     try:
         found = look(Api(options_from(given)), given["vmid"], given["ready"], given["expect_address"])
     except ApiError as exc:

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import socket
+import ssl
 import sys
 import threading
 import traceback
@@ -147,18 +150,164 @@ def test_without_patience_there_is_one_attempt(served: Certificate) -> None:
         assert len(server.asked) == 1
 
 
-def test_an_answer_that_does_not_come_is_waited_for_twice(served: Certificate) -> None:
+def test_an_answer_that_does_not_come_is_waited_for_once(served: Certificate) -> None:
     with odd([Reply()], served) as server:
         server.go_on.clear()
-        error = failing(http(server.server_port, ca_path=str(served.authority), timeout=0.3))
-        assert len(server.asked) == 2
+        asked = http(server.server_port, ca_path=str(served.authority), timeout=0.3)
+        error = failing(asked)
+        assert len(server.asked) == 1
         server.go_on.set()
+        assert asked.get("version") == []
         server.replies = [Reply(headers={"Content-Length": "999"})]
-        half = failing(http(server.server_port, ca_path=str(served.authority), timeout=0.3))
+        half = failing(asked)
     assert half.message == error.message
     assert isinstance(error, ApiUnreachable)
     assert "does not answer in time" in error.message
     assert "api_timeout (variable proxmox_api_timeout), which is 0.3 s" in error.message
+
+
+def test_what_an_attempt_was_told_counts_when_the_next_is_too_late(served: Certificate) -> None:
+    with odd([Reply(595, "", "No route to host"), Reply(headers={"Content-Length": "999"})], served) as server:
+        error = failing(http(server.server_port, ca_path=str(served.authority), timeout=0.5))
+        assert isinstance(error, NodeDown)
+        assert len(server.asked) == 2
+
+
+# --- answers without end
+
+
+class Raw:
+    """Says what it is given for each connection, then drips ``drip`` until the other side or the test ends it."""
+
+    def __init__(self, served: Certificate | None, says: bytes, drip: bytes, pause: float) -> None:
+        self._says, self._drip, self._pause = says, drip, pause
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if served else None
+        if self._context and served:
+            self._context.load_cert_chain(served.served, served.key)
+        self._over = threading.Event()
+        #: The other side has ended a connection.
+        self.broken = threading.Event()
+        self._listener = socket.create_server((HOST, 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def __enter__(self) -> Raw:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._over.set()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client = self._listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self._speak, args=(client,), daemon=True).start()
+
+    def _speak(self, client: socket.socket) -> None:
+        try:
+            if self._context:
+                client = self._context.wrap_socket(client, server_side=True)
+                client.recv(65536)
+            client.sendall(self._says)
+            while not self._over.wait(self._pause):
+                client.sendall(self._drip)
+        except OSError:
+            self.broken.set()
+        finally:
+            client.close()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+DRIPPING = [
+    ("a handshake", False, b"\x16\x03\x03\x40\x00\x02", b"\x00"),
+    ("a status line", True, b"HTTP/1.1 200 ", b"O"),
+    ("one header", True, OK + b"X: ", b"x"),
+    ("headers", True, OK, b"X: x\r\n"),
+    ("answers before the answer", True, b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ("a body", True, OK + b"Content-Length: 99999\r\n\r\n", b" "),
+    ("a body until the end", True, OK + b"Connection: close\r\n\r\n", b" "),
+    ("chunks", True, OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    ("where a chunk begins", True, OK + b"Transfer-Encoding: chunked\r\n\r\n", b"0"),
+    ("an error's body", True, b"HTTP/1.1 500 Oops\r\nContent-Length: 99999\r\n\r\n", b" "),
+]
+
+
+@pytest.mark.parametrize(("tls", "says", "drip"), [case[1:] for case in DRIPPING], ids=[case[0] for case in DRIPPING])
+def test_what_drips_is_cut_off_in_time(tls: bool, says: bytes, drip: bytes, served: Certificate) -> None:
+    with Raw(served if tls else None, says, drip, 0.05) as server:
+        asked = http(server.port, fingerprint=served.fingerprint, timeout=0.6)
+        # Each pause is far below the timeout, and nothing else ends it: without a deadline this would go on for ever.
+        assert "does not answer in time" in failing(asked).message
+        assert server.broken.wait(30), "the connection was left open"
+
+
+def test_the_time_counts_for_a_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+
+    def slow(*_args: Any, **_kwargs: Any) -> Any:
+        go_on.wait(60)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    error = failing(http(8006, host="pve9.example.com", fingerprint="0" * 64, timeout=0.3))
+    go_on.set()
+    assert "does not answer in time" in error.message
+
+
+FLOODS = [
+    ("until the end", OK + b"\r\n", b" " * 65536, "with more than 8 MiB"),
+    ("chunks", OK + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n%s\r\n" % (b" " * 65536), "with more than 8 MiB"),
+    ("a length", OK + b"Content-Length: 99999999999\r\n\r\n", b" " * 65536, "with more than 8 MiB"),
+    ("an error", b"HTTP/1.1 500 Oops\r\n\r\n", b" " * 65536, "with more than 8 MiB"),
+    ("a redirect", b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", b" " * 65536, "with more than 8 MiB"),
+    ("one header", OK + b"X: ", b"x" * 65536, "broke"),
+    ("a chunk's size", OK + b"Transfer-Encoding: chunked\r\n\r\n", b"0" * 65536, "broke"),
+]
+
+
+@pytest.mark.parametrize(("says", "drip", "said"), [case[1:] for case in FLOODS], ids=[case[0] for case in FLOODS])
+def test_a_flood_is_not_read_to_its_end(says: bytes, drip: bytes, said: str, served: Certificate) -> None:
+    with Raw(served, says, drip, 0) as server:
+        error = failing(http(server.port, fingerprint=served.fingerprint, timeout=30))
+    assert said in error.message, error.message
+    assert len(error.message) < 1000
+
+
+def test_a_packed_answer_is_not_unpacked(served: Certificate) -> None:
+    bomb = gzip.compress(b" " * (64 << 20))
+    head = OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+    with Raw(served, head + bomb, b"", 0) as server:
+        error = failing(http(server.port, fingerprint=served.fingerprint))
+    assert isinstance(error, ApiAnswer)
+    assert "answers with a packed body (Content-Encoding), which was not asked for" in error.message
+
+
+def test_nothing_packed_is_asked_for(served: Certificate) -> None:
+    with odd([Reply()], served) as server:
+        assert http(server.server_port, ca_path=str(served.authority)).get("version") == []
+        assert server.headers[0]["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("body", ["[" * 200_000, '{"data":' * 200_000], ids=["lists", "tables"])
+def test_an_answer_that_is_too_deep_is_one_sentence(status: int, body: str, served: Certificate) -> None:
+    with odd([Reply(status, body, "Oops")], served) as server:
+        error = failing(http(server.server_port, ca_path=str(served.authority)))
+    assert isinstance(error, ApiAnswer)
+    assert "nested too deep" in error.message
+
+
+def test_an_answer_without_memory_for_it_is_one_sentence(served: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_args: Any, **_kwargs: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(json, "loads", none_left)
+    with odd([Reply()], served) as server:
+        error = failing(http(server.server_port, ca_path=str(served.authority)))
+    assert "more than there is memory for" in error.message
 
 
 def test_nothing_listens() -> None:
