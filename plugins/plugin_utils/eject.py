@@ -35,7 +35,7 @@ def ejected(done: Mapping[str, Any], check_mode: bool, want_diff: bool) -> dict[
     }
     if want_diff:
         result["diff"] = _diff(done)
-    result["summary"] = summary(result, check_mode, done["known"])
+    result["summary"] = summary(result, check_mode, done["known"], done["lost"])
     result["msg"] = _message(result, check_mode)
     return result
 
@@ -46,11 +46,17 @@ def _file(path: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**file, "sha256": entry.get("sha256"), "target": entry.get("target")}
 
 
-def summary(result: Mapping[str, Any], check_mode: bool, known: bool = True) -> str:
-    """The one line that a person reads of an eject; ``known`` says that there was a manifest to compare with."""
+def summary(result: Mapping[str, Any], check_mode: bool, known: bool = True, lost: Sequence[str] = ()) -> str:
+    """The one line that a person reads of an eject.
+
+    ``known`` says that there was a manifest to compare with; ``lost`` are names of links that led nowhere.
+    """
     home = f"{result['root'].rstrip('/')}/.trainops/{result['name']}"
     proven = ", sha256 proven" * (known and not (check_mode or result["drift"]))
     said = [_what_happened(result, check_mode, proven), *_removed(result, check_mode)]
+    if lost:
+        verb = "would be removed" if check_mode else "removed"
+        said.append(f"{_count(len(lost), 'link')} that led nowhere {verb}: {_some(lost)}")
     if result["drift"]:
         verb = "would stay as it is" if check_mode else "stays as it is"
         said.append(f"what was altered since the deploy {verb}: {_some(result['drift'])}")
@@ -106,6 +112,11 @@ def _warnings(done: Mapping[str, Any]) -> list[str]:
             f"{_some(done['altered'])} {'was' if len(done['altered']) == 1 else 'were'} altered since the deploy: "
             "what is there is what you keep"
         )
+    if done["lost"]:
+        gone = f"what was deployed for {done['name']} is no longer below {done['root'].rstrip('/')}/.trainops"
+        it = "a link" if len(done["lost"]) == 1 else "links"
+        fix = "if you need the files, deploy the project again"
+        said.append(f"{_some(done['lost'])}: {it} of {done['name']} that led nowhere, since {gone}: {fix}")
     said += [f"{one['path']} is {one['why']}: it stays as it is" for one in done["left"]]
     said += [
         f"process {one['pid']} ({one['command']}) runs from a release that goes: what it has loaded and opened it "

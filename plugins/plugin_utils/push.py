@@ -21,6 +21,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import di
 PRESERVE = "preserve"
 _TEXT_BYTES = 256 * 1024
 _LISTED = 20
+_NEW = {"added", "unchanged"}
 _ACTIONS = ("added", "changed", "mode")
 
 
@@ -162,8 +163,13 @@ def message(result: Mapping[str, Any]) -> str:
 def warnings(done: Mapping[str, Any]) -> list[str]:
     """What the user may not know of the places that were written to."""
     said = []
-    if done["changed"] and f"/{HOME}/" in f"{done['real']}/":
-        said.append(f"{done['dest']} lies in a release: the next deploy puts back what the release has")
+    before, found, below = f"{done['real']}/".partition(f"/{HOME}/")
+    if done["changed"] and found:
+        kept = f"{before}/{HOME}/{below.partition('/')[0]}/kept"
+        actions = {file["action"] for file in done["files"]}
+        ends = ["puts back what it has, and keeps what was changed as release edited"] * bool(actions - _NEW)
+        ends += [f"takes a new file out of view, and moves it to {kept} when that release goes"] * ("added" in actions)
+        said.append(f"{done['dest']} lies in a release: the next deploy {', '.join(ends)}")
     for file in done["files"]:
         was = file["was"] or {}
         if file["type"] == "file" and was.get("type") == "link":

@@ -30,7 +30,7 @@ from .lock import Locked
 from .look import Verdict, verify
 from .mounts import mount_points
 from .names import link_target, our_links, owner_of, predicted_wait, root_lock
-from .plain import drop_links, finish_links, is_bridge, make_plain
+from .plain import drop_links, finish_links, is_bridge, is_in_both, lay_way_back, make_plain
 from .running import running
 from .runs import busy
 from .scratch import clean, is_mark
@@ -38,6 +38,7 @@ from .store import (
     HOME,
     Store,
     check_name,
+    explain,
     guarded,
     live_id,
     lstat,
@@ -66,7 +67,8 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     Result: name, root; others: the other projects there; release_id: what was live, or null; changed; names: [{path,
     type: file | folder | link | other}] that became plain; files: {path: entry} that were verified in them; altered:
     paths that somebody had changed in the live release, they stay as they are; known: whether there was a manifest to
-    tell; left: [{path, why}] in the root that is not ours; removed: [{release_id, files, bytes}]; stays: paths below
+    tell; lost: names of links of ours that led nowhere and are removed; left: [{path, why}] in the root that is not
+    ours; removed: [{release_id, files, bytes}]; stays: paths below
     .trainops/NAME that no manifest lists; running: [{pid, command}] of programs that were started from a release;
     runs: {count, path} of the records that stay, or null; cache_bytes: of the caches that go, or null where they are
     many; waits_for: in check mode, who holds the lock now, or null.
@@ -83,26 +85,57 @@ def _run(params: dict[str, Any]) -> dict[str, Any]:
     params = dict(params, name=name)
     with open_store(params["root"], name, create=False) as store:
         require_writable(store)
-        if params["check_mode"] and store.home_fd >= 0:
+        lost = _lost(store)
+        if lost and params["check_mode"]:
+            return {**_result(params, store, None), "changed": True, "lost": lost}
+        if store.home_fd >= 0 and (params["check_mode"] or not lstat(store.home_fd, "lock")):
             waits_for = predicted_wait(store)
             plan = Plan(store)
-            plan.stays = predicted(store, listed(store), plan.live, plan.names)
-            return {**_result(params, store, plan), "waits_for": waits_for}
-    with Locked(params["root"], name, params["who"], params["patience"], create=False) as store:
+            if params["check_mode"] or not plan.changes():  # no lock is made where there is nothing to do
+                if not params["check_mode"]:
+                    _tidy(store, False)
+                plan.stays = predicted(store, listed(store), plan.live, plan.names)
+                return {**_result(params, store, plan), "waits_for": waits_for}
+    with Locked(params["root"], name, params["who"], params["patience"], create=bool(lost)) as store:
         if store.home_fd < 0:
             return {**_result(params, store, None), "changed": _tidy(store, params["check_mode"])}
         return _eject(store, params)
 
 
+def _lost(store: Store) -> list[str]:
+    """The links of ours in the root of a project that has nothing else any more: all lead nowhere.
+
+    Raises WorkerError("mount-point") where it is only hidden, since then they are needed.
+    """
+    lost = sorted(our_links(store)) if store.home_fd < 0 else []
+    home = os.path.join(os.path.realpath(f"/proc/self/fd/{store.root_fd}"), HOME)
+    hidden = [mount for mount in mount_points() if mount == home or mount.startswith(home + "/")] if lost else []
+    if hidden:
+        what = f"{hidden[0]} is a mount point and hides what was deployed for {store.name}"
+        raise WorkerError("mount-point", f"{what}: unmount it, run again")
+    return lost
+
+
 def _eject(store: Store, params: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return _carry_out(store, params)
+    except OSError as error:
+        known = explain(error, store.root)
+        end = "until then all paths keep working; running eject again, or a deploy, finishes what was begun"
+        raise WorkerError(known.code, f"{known.message}; {end}", **known.details) from error
+
+
+def _carry_out(store: Store, params: dict[str, Any]) -> dict[str, Any]:
     if store.exists():
         clean(store)
     with root_lock(store, params["who"]):
         plan = Plan(store)
+        if plan.live and (plan.names or plan.moved):
+            lay_way_back(store, plan.live)
         if plan.names:
             others = make_plain(store, plan.live or "", plan.verdict.files, plan.names, plan.missing)
             plan.take_back(store, others)
-        finish_links(store, plan.verdict.files, plan.moved)
+        finish_links(store, plan.live or "", plan.verdict.files, plan.moved)
         if plan.stale:
             drop_links(store, plan.stale)
     if plan.live:
@@ -174,16 +207,17 @@ def _verified(store: Store, live: str | None) -> Verdict:
 
 
 def _in_tree(store: Store, live: str | None) -> tuple[set[str], list[str]]:
-    """The names in the live release, and those that are only a mark: an eject that did not end moved them."""
+    """The names in the live release, and those that an eject which did not end moved: there is only a mark there."""
     tree = store.open_tree(live)
     if tree < 0:
         return set(), []
     try:
-        names = set(os.listdir(tree))
+        names = set(os.listdir(tree)) - {HOME}
     finally:
         os.close(tree)
     infos = {name: lstat(store.releases_fd, f"{live}/{name}") for name in names}
     moved = [name for name, info in infos.items() if info and is_mark(store, f"{live}/{name}", info, name)]
+    moved += [name for name in names if live and is_in_both(store, live, name)]
     return names - set(moved), moved
 
 
@@ -232,7 +266,7 @@ def _refuse_runs(store: Store) -> None:
 
 def _only_project(root: str) -> str | None:
     """The only project below ``root``, None when there is none. Raises WorkerError when there are several."""
-    names = _projects(root)
+    names = _projects(root) or _linked(root)
     if len(names) > 1:
         raise WorkerError(
             "name", f"say which project below {root} to eject, by option name (there: {', '.join(names)})"
@@ -254,6 +288,18 @@ def _projects(root: str) -> list[str]:
     finally:
         os.close(root_fd)
     return sorted(found)
+
+
+def _linked(root: str) -> list[str]:
+    """The projects of which there are only links left in the root."""
+    root_fd = open_root(root)
+    try:
+        with os.scandir(root_fd) as entries:
+            links = [(one.name, os.readlink(one.name, dir_fd=root_fd)) for one in entries if one.is_symlink()]
+    finally:
+        os.close(root_fd)
+    found = {owner_of(text) for name, text in links if text == f"{HOME}/{owner_of(text)}/current/{name}"}
+    return sorted(found - {""})
 
 
 def _is_project(home: int, name: str) -> bool:
@@ -289,6 +335,7 @@ def _result(params: dict[str, Any], store: Store | None, plan: Plan | None) -> d
         empty: dict[str, Any] = {
             "names": [],
             "altered": [],
+            "lost": [],
             "left": [],
             "removed": [],
             "stays": [],
@@ -305,6 +352,7 @@ def _result(params: dict[str, Any], store: Store | None, plan: Plan | None) -> d
         "names": [{"path": name, "type": plan.kinds[name]} for name in plan.names],
         "files": {path: _public(entry) for path, entry in plan.files().items()},
         "altered": plan.altered(),
+        "lost": plan.stale,
         "known": plan.verdict.known,
         "left": plan.left,
         "removed": plan.removed,

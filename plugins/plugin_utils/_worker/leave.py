@@ -147,7 +147,7 @@ def remove_folders(store: Store, who: str) -> None:
 
 def remove_home(root: int, home: int) -> bool:
     """Remove ROOT/.trainops, open as ``home``, when nothing is in it any more; whether it is gone."""
-    if not any(lstat(home, f"{name}/releases") or lstat(home, f"{name}/lock") for name in os.listdir(home)):
+    if not any(lstat(home, f"{name}/lock") for name in os.listdir(home)):
         _unlink(home, ".lock")  # no project needs it
     gone = remove_empty(root, HOME)
     os.fsync(root)

@@ -15,6 +15,7 @@ from .names import Names, look_at_names
 from .scratch import walk
 from .store import (
     ADOPTED,
+    HOME,
     Store,
     content_mtime,
     digest,
@@ -77,8 +78,10 @@ def verify(store: Store, release: str, content: bool = False, repair: bool = Fal
             _compare(tree, verdict, content, repair)
     finally:
         os.close(tree)
-    for path, instead in verdict.drift.items():  # an eject that did not end moved it into the root
-        if instead and instead["type"] == "link" and instead["target"] == store.link(path):
+    for path, instead in list(verdict.drift.items()):
+        if path.partition("/")[0] == HOME:  # no project has it: an eject that did not end made it
+            del verdict.drift[path]
+        elif instead and instead["type"] == "link" and instead["target"] == store.link(path):
             verdict.drift[path] = None
     return verdict
 

@@ -7,17 +7,22 @@
 Each name and what it leads to change places in one step, so a reader never misses a name, nothing is copied, and
 whoever has a file open has the very file that is in the root afterwards. In the release our link stays behind as a
 mark: the name was moved, by an eject that perhaps did not end.
+
+A program that was started through a link looks for all else in the release. So the text of a link is made right there,
+too, before the first name moves: in the release, as in the root, .trainops/NAME/current leads to where the names are
+that the link's place is not.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import stat
 
 from .names import add_links, link_target, remove_links
-from .scratch import Scratch, is_bytecode, remove_empty, walk
-from .store import Store, lstat
+from .scratch import WAY_BACK, Scratch, is_bytecode, remove_empty, walk, way_back
+from .store import HOME, Store, lstat
 from .swap import exchange
 
 TYPE_CHECKING = False
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     Files = dict[str, dict[str, Any]]
 
 _TO_ROOT = "../" * 4  # from the folder of a release
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_LINKS = (*_FULL, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 
 class Aside:
@@ -35,6 +42,7 @@ class Aside:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._scratch: Scratch | None = None
+        self._count = 0
 
     def __enter__(self) -> Aside:
         return self
@@ -48,6 +56,27 @@ class Aside:
         if self._scratch is None:
             self._scratch = Scratch(self._store).__enter__()
         return self._scratch.fd
+
+    def fresh(self) -> str:
+        """A name that is not taken in the scratch folder."""
+        self._count += 1
+        return f"at-{self._count}"
+
+
+def lay_way_back(store: Store, live: str) -> None:
+    """Let the marks in a release lead to the root. A full disk is no reason to keep the names from moving."""
+    try:
+        for folder in (f"{live}/{HOME}", f"{live}/{HOME}/{store.name}"):
+            info = lstat(store.releases_fd, folder)
+            if info is None:
+                os.mkdir(folder, 0o755, dir_fd=store.releases_fd)
+            elif not stat.S_ISDIR(info.st_mode):  # somebody's, and it stays so
+                return
+        if lstat(store.releases_fd, f"{live}/{way_back(store)}") is None:
+            os.symlink(WAY_BACK, f"{live}/{way_back(store)}", dir_fd=store.releases_fd)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
 
 
 def make_plain(store: Store, live: str, files: Files, names: list[str], missing: list[str]) -> list[str]:
@@ -71,13 +100,23 @@ def drop_links(store: Store, names: list[str]) -> None:
     os.fsync(store.root_fd)
 
 
-def finish_links(store: Store, files: Files, names: list[str]) -> None:
+def finish_links(store: Store, live: str, files: Files, names: list[str]) -> None:
     """Give links in names that a run moved which then ended the targets that they have in the root."""
+    for name in names:
+        if is_in_both(store, live, name):
+            with Aside(store) as aside:
+                _replace_link(aside, store.releases_fd, f"{live}/{name}", store.link(name))
     texts = {path: _text(store.root_fd, path) for path in files if path.partition("/")[0] in names}
     with Aside(store) as aside:
         for path, text in texts.items():
             if is_bridge(store, path, files[path], text):
                 _replace_link(aside, store.root_fd, path, files[path]["original"])
+
+
+def is_in_both(store: Store, live: str, name: str) -> bool:
+    """Whether a file is in the root and still in the release: the moment between two steps of a move, see `_link`."""
+    here, there = lstat(store.root_fd, name), lstat(store.releases_fd, f"{live}/{name}")
+    return bool(here and there and not stat.S_ISDIR(here.st_mode) and os.path.samestat(here, there))
 
 
 def is_bridge(store: Store, path: str, entry: dict[str, Any], text: str) -> bool:
@@ -117,8 +156,9 @@ def _swap_in_steps(store: Store, aside: Aside, place: str, name: str) -> bool:
     """Without exchange a file still replaces the link in one step; for a folder there is a moment without the name."""
     info = lstat(store.releases_fd, place)
     if info and not stat.S_ISDIR(info.st_mode):
-        os.rename(place, name, src_dir_fd=store.releases_fd, dst_dir_fd=store.root_fd)
-        os.symlink(store.link(name), place, dir_fd=store.releases_fd)
+        if not _link(store, aside, place, name):
+            os.rename(place, name, src_dir_fd=store.releases_fd, dst_dir_fd=store.root_fd)
+            os.symlink(store.link(name), place, dir_fd=store.releases_fd)
         return True
     os.rename(name, "link", src_dir_fd=store.root_fd, dst_dir_fd=aside.fd())
     try:
@@ -127,6 +167,22 @@ def _swap_in_steps(store: Store, aside: Aside, place: str, name: str) -> bool:
         os.rename("link", name, src_dir_fd=aside.fd(), dst_dir_fd=store.root_fd)
         raise
     os.rename("link", place, src_dir_fd=aside.fd(), dst_dir_fd=store.releases_fd)
+    return True
+
+
+def _link(store: Store, aside: Aside, place: str, name: str) -> bool:
+    """Move a file so that it is in both places for a moment; False where that cannot be, with nothing done."""
+    mark, file = aside.fresh(), aside.fresh()
+    try:
+        folder = aside.fd()
+        os.symlink(store.link(name), mark, dir_fd=folder)
+        os.link(place, file, src_dir_fd=store.releases_fd, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    os.rename(file, name, src_dir_fd=folder, dst_dir_fd=store.root_fd)
+    os.rename(mark, place, src_dir_fd=folder, dst_dir_fd=store.releases_fd)
     return True
 
 

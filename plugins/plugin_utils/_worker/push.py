@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from .channel import WorkerError
-from .push_place import Folders, Goal, explain, locate
+from .push_place import Folders, Goal, explain, locate, refuse_own
 from .push_plan import Item, check_space, look
 
 TYPE_CHECKING = False
@@ -44,6 +44,8 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _push(channel: Channel, folders: Folders, goal: Goal, params: dict[str, Any]) -> dict[str, Any]:
+    for row in goal.rows(params["rows"]):
+        refuse_own(os.path.join(folders.real, row["path"]), goal.shown(row["path"]))
     items = look(folders, goal, params)
     before = _texts(folders, goal, items) if params["want_diff"] else None
     if params["check_mode"]:

@@ -15,6 +15,7 @@ import os
 import stat
 
 from .channel import WorkerError
+from .store import HOME, is_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,6 +146,16 @@ class Folders:
         if self._fd != self._base:
             os.close(self._fd)
         self._path, self._fd = "", self._base
+
+
+def refuse_own(path: str, shown: str) -> None:
+    """Raise WorkerError for a ``path``, links resolved, that is the tool's own: anything but what is in a release."""
+    before, found, below = path.partition(f"/{HOME}/")
+    parts = below.split("/")
+    in_release = len(parts) > 3 and parts[1] == "releases" and is_id(parts[2])
+    if (found and not in_release) or path.endswith(f"/{HOME}"):
+        why = f"what is in {before or path.rpartition('/')[0]}/{HOME} is the tool's own (locks, records, releases)"
+        raise WorkerError("tools-own", f"{shown}: {why}, and a push does not touch it: choose another dest")
 
 
 def explain(error: OSError, path: str) -> WorkerError:

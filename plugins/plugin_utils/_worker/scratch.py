@@ -17,6 +17,7 @@ from .many import each
 from .store import (
     ADOPTED,
     EDITED,
+    HOME,
     Store,
     digest_at,
     is_manifest,
@@ -38,6 +39,7 @@ SCRATCH = ".stage-"
 DISPLACED = "displaced"
 RETIRED = "retired"
 KEPT = "kept"
+WAY_BACK = "/".join([".."] * 6)  # the root, from the folder of the link `way_back` in the folder of a release
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -273,8 +275,16 @@ def _is_ours(store: Store, path: str, info: os.stat_result, listed_as: str, list
 
 
 def is_mark(store: Store, path: str, info: os.stat_result, listed_as: str) -> bool:
-    """Whether a name in a release is the link that an eject left there when it moved the name into the root."""
-    return stat.S_ISLNK(info.st_mode) and os.readlink(path, dir_fd=store.releases_fd) == store.link(listed_as)
+    """Whether a name in a release is a link that an eject left there: for a name that it moved, or its way back."""
+    if not stat.S_ISLNK(info.st_mode):
+        return False
+    wanted = WAY_BACK if listed_as == way_back(store) else store.link(listed_as)
+    return os.readlink(path, dir_fd=store.releases_fd) == wanted
+
+
+def way_back(store: Store) -> str:
+    """The path in a release of the link by which the marks that an eject leaves there lead to the root."""
+    return f"{HOME}/{store.name}/current"
 
 
 def _is_as_listed(store: Store, path: str, entry: dict[str, Any]) -> bool:

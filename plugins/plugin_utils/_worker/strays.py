@@ -11,7 +11,7 @@ import stat
 
 from .look import Look
 from .report import no_strays
-from .scratch import KEPT, fresh, is_bytecode, not_ours, walk
+from .scratch import KEPT, fresh, is_bytecode, is_mark, not_ours, walk
 from .store import Store
 
 TYPE_CHECKING = False
@@ -35,6 +35,7 @@ def strays(store: Store, seen: Look, release: str) -> dict[str, Any]:
         (path[drop:], info.st_size)
         for path, info in walk(store.releases_fd, seen.live)
         if not (stat.S_ISDIR(info.st_mode) or is_bytecode(path) or any(path[drop:] in paths for paths in known))
+        if not is_mark(store, path, info, path[drop:])
     ]
     return {
         "count": len(found),

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import eject
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import release_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.eject import ejected
 
-from tests.unit.releasing import Controller, deploy, home, params, rows, write
+from tests.unit.releasing import Controller, deploy, home, params, rows, snapshot, write
 
 FILES = {"train.py": "t" * 41_000, "conf/a.yml": "a: 1\n"}
 ID = release_id(rows(FILES))[:7]
@@ -103,4 +106,38 @@ def test_links_without_anything_live(tmp_path: Path) -> None:
     deploy(tmp_path, FILES)
     home(tmp_path, "current").unlink()
     done = step(tmp_path)
-    assert done["summary"] == f"nothing of demo was live at {tmp_path}; 1 other release removed, 41 kB"
+    gone = "2 links that led nowhere removed: conf, train.py"
+    assert done["summary"] == f"nothing of demo was live at {tmp_path}; 1 other release removed, 41 kB; {gone}"
+
+
+@pytest.mark.parametrize("name", ["demo", None])
+def test_links_into_folders_that_were_lost_are_named_and_go(tmp_path: Path, name: str | None) -> None:
+    write(tmp_path, {"notes": "n"})
+    deploy(tmp_path, FILES)
+    (tmp_path / "mine").symlink_to(".trainops/demo/current/train.py")
+    shutil.rmtree(tmp_path / ".trainops")
+    typo = step(tmp_path, name="dmeo")
+    assert (typo["changed"], typo["warnings"]) == (False, [])
+    assert typo["summary"] == f"there is nothing of dmeo at {tmp_path}, nothing changed"
+    before = snapshot(tmp_path)
+    predicted = step(tmp_path, name=name, check_mode=True)
+    assert snapshot(tmp_path) == before
+    done = step(tmp_path, name=name)
+    nothing, links = f"nothing of demo was live at {tmp_path}", "2 links that led nowhere"
+    assert (predicted["changed"], predicted["summary"]) == (
+        True,
+        f"{nothing}; {links} would be removed: conf, train.py",
+    )
+    assert done["changed"]
+    assert done["summary"].startswith(f"{nothing}; {links} removed: conf, train.py")
+    assert (
+        done["warnings"][0]
+        == predicted["warnings"][0]
+        == (
+            "conf, train.py: links of demo that led nowhere, since what was deployed for demo is no longer below "
+            f"{tmp_path}/.trainops: if you need the files, deploy the project again"
+        )
+    )
+    assert sorted(os.listdir(tmp_path)) == ["mine", "notes"]
+    assert (tmp_path / "mine").is_symlink()
+    assert not step(tmp_path, name=name)["changed"]

@@ -21,7 +21,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.push import (
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.push_source import read_source
 
 from tests.unit.pushing import DEFAULTS, step
-from tests.unit.releasing import write
+from tests.unit.releasing import refusal, snapshot, write
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,10 @@ def test_the_diff(tmp_path: Path) -> None:
 
 def test_places_of_a_release_are_told(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x\n")
-    home = tmp_path / "root" / ".trainops" / "demo" / "current"
+    demo = tmp_path / "root" / ".trainops" / "demo"
+    home = demo / "releases" / ("a" * 64)
     write(home, {"train.py": "released\n", "conf/a.yml": "released\n"})
+    (demo / "current").symlink_to(f"releases/{home.name}")
     for name in ("train.py", "conf"):
         (tmp_path / "root" / name).symlink_to(f".trainops/demo/current/{name}")
     link = f"{tmp_path}/root/train.py"
@@ -152,9 +154,36 @@ def test_places_of_a_release_are_told(tmp_path: Path) -> None:
     assert (home / "train.py").read_text() == "released\n"
     path = f"{tmp_path}/root/conf/a.yml"
     done = step(tmp_path / "f", path)
-    assert done["warnings"] == [f"{path} lies in a release: the next deploy puts back what the release has"]
+    puts_back = "the next deploy puts back what it has, and keeps what was changed as release edited"
+    assert done["warnings"] == [f"{path} lies in a release: {puts_back}"]
     assert done["summary"] == f"{path} (which is {home}/conf/a.yml) changed, 2 B, sha256 proven"
     assert step(tmp_path / "f", path)["warnings"] == []
+    new = f"{tmp_path}/root/conf/new"
+    leaves = f"the next deploy takes a new file out of view, and moves it to {demo}/kept when that release goes"
+    assert step(tmp_path / "f", new)["warnings"] == [f"{new} lies in a release: {leaves}"]
+
+
+@pytest.mark.parametrize(
+    "place", ["demo/lock", "demo/activations", "demo/current", "demo/releases/{id}.json", "demo/kept/x", ".lock", "x"]
+)
+def test_what_is_the_tools_own_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "f").write_text("x\n")
+    home = tmp_path / "root" / ".trainops"
+    write(home, {"demo/lock": "", f"demo/releases/{'a' * 64}/train.py": "released\n", "demo/kept/old": "k"})
+    before = snapshot(tmp_path)
+    dest = home / place.format(id="a" * 64)
+    for check in (False, True):
+        error = refusal(step, tmp_path / "f", dest, check=check)
+        assert error.code == "tools-own"
+        assert error.message.startswith(f"{dest}: what is in {home} is the tool's own (")
+    assert snapshot(tmp_path) == before
+
+
+def test_a_folder_that_would_write_over_the_tools_own_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "src", {".trainops/demo/lock": "mine", "a": "a"})
+    (tmp_path / "root").mkdir()
+    assert refusal(step, f"{tmp_path}/src/", tmp_path / "root").code == "tools-own"
+    assert list((tmp_path / "root").iterdir()) == []
 
 
 def test_a_worker_gets_nothing_that_is_not_pushed(tmp_path: Path) -> None:

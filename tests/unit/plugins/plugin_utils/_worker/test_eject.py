@@ -255,8 +255,11 @@ def test_files_that_no_manifest_lists_stay_and_are_named(tmp_path: Path) -> None
     assert done["stays"] == sorted(str(home(tmp_path, name)) for name in names) == foretold
     assert all(Path(path).is_file() for path in done["stays"])
     assert {str(path.relative_to(home(tmp_path))) for path in home(tmp_path).rglob("*") if path.is_file()} == names
+    assert list(tmp_path.rglob("*lock")) == []  # no project is left that needs it
+    before = snapshot(tmp_path)
     again = ejected(tmp_path)
     assert (again["changed"], again["stays"], again["release_id"]) == (False, done["stays"], None)
+    assert snapshot(tmp_path) == before
 
 
 def test_an_edit_that_a_release_keeps_goes_with_that_release(tmp_path: Path) -> None:
@@ -488,6 +491,88 @@ def test_interrupted_anywhere_paths_keep_working_and_the_next_run_finishes(
         ejected(root)
         assert tree(root) == final, root
         assert not ejected(root)["changed"], root
+
+
+def program(root: Path) -> None:
+    """Files that need others beside them: modules, a folder, links."""
+    deploy(root, PROGRAM, links={"alias.py": "mod.py", "pkg/up.py": "../mod.py", "train.py": "main.py"})
+
+
+PROGRAM: Files = {
+    "mod.py": "V = 1\n",
+    "main.py": "import alias, mod, pkg.up, pkg, zed\nprint(mod.V + alias.V + pkg.V + pkg.up.V + zed.V)\n",
+    "pkg/__init__.py": "V = 1\n",
+    "zed.py": "V = 1\n",
+}
+
+
+@pytest.mark.parametrize("kernel", [with_exchange, without_exchange])
+def test_interrupted_anywhere_every_name_resolves_from_the_release_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kernel: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    kernel(monkeypatch)
+    for root, _inodes in interrupted(folder, run_and_die, program):
+        current = root / ".trainops" / "demo" / "current"
+        places = [root, *([current] if os.path.lexists(current) else [])]
+        if kernel is without_exchange and not all((place / "pkg").exists() for place in places):
+            continue  # a folder cannot be moved there in one step
+        if os.path.lexists(current):
+            assert all((current / path).stat().st_ino == (root / path).stat().st_ino for path in PROGRAM), root
+            assert (current / "pkg" / "up.py").stat().st_ino == (root / "mod.py").stat().st_ino
+        for script in ("train.py", "main.py"):
+            run = subprocess.run([sys.executable, "-B", root / script], capture_output=True, text=True, check=False)
+            assert (run.returncode, run.stdout) == (0, "5\n"), (root, run.stderr)
+        ejected(root)
+        assert visible(root).keys() == {*PROGRAM, "alias.py", "pkg/up.py", "train.py"}
+        assert not (root / ".trainops").exists()
+
+
+def test_a_program_can_be_started_at_any_moment_of_an_eject(tmp_path: Path) -> None:
+    many = {f"part{number:04}.py": "" for number in range(1500)}
+    deploy(tmp_path, {"a_mod.py": "V = 1\n", "main.py": "import a_mod, zed\n", "zed.py": "", **many})
+    ended = threading.Event()
+    failed, count = list[str](), 0
+
+    def read() -> None:
+        nonlocal count
+        while not ended.is_set():
+            argv = [sys.executable, "-B", str(tmp_path / "main.py")]
+            run = subprocess.run(argv, capture_output=True, text=True, check=False)
+            count += 1
+            failed.extend([run.stderr] if run.returncode else [])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        ejected(tmp_path)
+    finally:
+        ended.set()
+        reader.join()
+    assert failed == []
+    assert count > 0
+
+
+def test_a_failure_says_how_to_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(tmp_path, FILES)
+
+    def fail(*_args: Any) -> bool:
+        raise OSError(5, "Input/output error", "pkg")
+
+    monkeypatch.setattr(plain, "exchange", fail)
+    error = refusal(ejected, tmp_path)
+    assert error.message.endswith("running eject again, or a deploy, finishes what was begun")
+    monkeypatch.undo()
+    assert ejected(tmp_path)["changed"]
+    assert tree(tmp_path) == wanted(FILES)
+
+
+def test_a_mount_that_hides_what_was_deployed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(tmp_path, FILES)
+    (tmp_path / ".trainops").rename(tmp_path / "away")
+    (tmp_path / ".trainops").mkdir()
+    monkeypatch.setattr(eject, "mount_points", lambda: ["/", os.path.realpath(tmp_path / ".trainops")])
+    assert refusal(ejected, tmp_path).code == "mount-point"
+    assert (tmp_path / "train.py").is_symlink()
 
 
 @pytest.mark.parametrize("there", [released, edited, adopted])
