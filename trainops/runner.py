@@ -40,6 +40,7 @@ _PATIENCE_SECONDS = 5.0  # for ansible-playbook to end by itself once it has giv
 _MAX_RESULT_CHARACTERS = 64 * 1024 * 1024
 # Of what steps print while they work; a log that is followed for days would otherwise fill the memory.
 _MAX_KEPT_CHARACTERS = 1024 * 1024
+_SHORT_PATH = 48  # of a folder in which sockets still have names that fit into 107 bytes
 _NOT_FOUND = "could not be found"
 
 Inventory = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
@@ -381,7 +382,9 @@ def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:
     _write(folder / "env" / "settings", json.dumps({"pexpect_timeout": _POLL_SECONDS, "suppress_output_file": True}))
     arguments = list(order.arguments)
     # What Ansible keeps for the time of a run would stay when it is ended from outside: this folder goes in any case.
-    kept = {"TMPDIR": str(folder / "tmp"), "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")}
+    kept = {"ANSIBLE_LOCAL_TEMP": str(folder / "tmp")}
+    if len(str(folder)) <= _SHORT_PATH:
+        kept["TMPDIR"] = str(folder / "tmp")
     environment = {**order.environment, **kept, processes.MARK: order.mark}
     if order.inventory is not None:
         _write(folder / "hosts.yml", order.inventory)

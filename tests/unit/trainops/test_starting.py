@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import yaml
 from trainops.errors import FileExists, ProjectNotFound, WrongTarget
 from trainops.report import report
 from trainops.results import Reason
+from trainops.runner import run_playbook
 from trainops.starting import Found, files, survey, write
 from trainops.targets import read_target
 
@@ -182,9 +180,11 @@ def test_what_is_wrong_is_said_before_anything_is_asked(
 def test_braces_in_a_name_are_no_template_of_the_inventory(tmp_path: Path, name: str) -> None:
     big = [{"path": name, "bytes": 120_000_000, "files": 1, "exclude": f"./{name}"}]
     write(replace(FOUND, survey={**SURVEY, "big": big}), tmp_path)
-    argv = [str(Path(sys.executable).parent / "ansible-inventory"), "-i", "inventory.yml", "--host", "ct200"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["training_exclude"] == [{"__ansible_unsafe": f"./{name}"}]
+    (tmp_path / "say.yml").write_text(
+        "- {hosts: training, gather_facts: false, tasks: [{ansible.builtin.debug: {msg: '{{ training_exclude }}'}}]}\n"
+    )
+    result = run_playbook("say.yml", cwd=tmp_path, extravars={"ansible_connection": "local"})
+    assert result.hosts["ct200"].steps[0].values["msg"] == [f"./{name}"]
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link"])

@@ -86,7 +86,7 @@ def test_containers_become_an_inventory() -> None:
     assert containers(targets, {"training_project": "/p"}, need_root=True) == {
         "training": {
             "hosts": {
-                "ct200_pve1": {
+                "ct200_pve1_2222": {
                     "ansible_host": "pve1",
                     "ansible_user": "root",
                     "ansible_port": 2222,
