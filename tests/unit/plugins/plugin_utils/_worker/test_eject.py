@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -527,9 +528,39 @@ def test_interrupted_anywhere_every_name_resolves_from_the_release_too(
         assert not (root / ".trainops").exists()
 
 
+@pytest.mark.parametrize("manifest", ["there", "lost"])
+def test_what_a_killed_eject_leaves_in_a_release_is_nobodys_file(folder: Path, manifest: str) -> None:
+    for root, _inodes in interrupted(folder, run_and_die, lambda root: deploy(root, PROGRAM)):
+        if not list(home(root).glob("releases/*/.trainops/demo/current")):
+            continue
+        if manifest == "lost":
+            home(root, "releases", home(root, "current").resolve().name + ".json").write_text("{")
+        foretold = deploy(root, NEW, adopt_folders=True, keep=1, check_mode=True)
+        done = deploy(root, NEW, adopt_folders=True, keep=1)
+        assert (foretold["strays"]["count"], done["strays"]["count"]) == (0, 0), root
+        if manifest == "there":  # else nothing is known of any file, and all are kept
+            assert (foretold["foreign"], done["foreign"]) == ([], []), root
+        assert not list(home(root).glob("kept/*/.trainops")), root
+        assert not os.path.lexists(home(root, "current").resolve() / ".trainops"), root
+        ejected(root)
+        assert manifest == "lost" or not (root / ".trainops").exists(), root
+
+
+def test_a_full_disk_keeps_no_name_from_moving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(tmp_path, FILES)
+
+    def full(*_args: Any, **_more: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("mkdir", "symlink", "link"):
+        monkeypatch.setattr(os, name, full)
+    ejected(tmp_path)
+    assert tree(tmp_path) == wanted(FILES)
+
+
 def test_a_program_can_be_started_at_any_moment_of_an_eject(tmp_path: Path) -> None:
-    many = {f"part{number:04}.py": "" for number in range(1500)}
-    deploy(tmp_path, {"a_mod.py": "V = 1\n", "main.py": "import a_mod, zed\n", "zed.py": "", **many})
+    many = {f"{letter}{number}.py": "" for number in range(750) for letter in "az"}  # before and after the program
+    deploy(tmp_path, {"a.py": "", "main.py": "import a, zz\n", "zz.py": "", **many})
     ended = threading.Event()
     failed, count = list[str](), 0
 
