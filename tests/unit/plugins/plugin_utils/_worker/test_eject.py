@@ -459,7 +459,7 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-def interrupted(folder: Path, interrupt: Any, there: Callable[[Path], None]) -> Iterator[tuple[Path, dict[str, int]]]:
+def interrupted(folder: Path, interrupt: Any, there: Callable[[Path], Any]) -> Iterator[tuple[Path, dict[str, int]]]:
     """A fresh root for each step of an eject, which ended there, and the inodes that its readers saw before."""
     at = 0
     while True:
