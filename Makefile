@@ -7,6 +7,9 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Ansible refuses a locale that is not UTF-8; this one is there on every Debian.
 export LC_ALL := C.UTF-8
 
+# The journeys share one lab, so one process runs them all, and another the unit tests meanwhile.
+SIDE_BY_SIDE := -n 2 --dist loadgroup
+
 .PHONY: help
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile | while IFS=: read -r name text; do printf '%-12s%s\n' "$$name" "$$text"; done
@@ -23,7 +26,7 @@ deps: ## install the Debian packages that the lab needs (as root)
 test: deps venv ## run everything: lint, molecule, then unit tests and journeys on the lab
 	@python tools/lint.py
 	@$(MAKE) molecule
-	@python -m pytest $(PYTEST_ARGS)
+	@python -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 .PHONY: test-matrix
 test-matrix: deps ## run every test on the oldest and the newest ansible-core, each in an environment of its own
