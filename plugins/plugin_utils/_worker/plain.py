@@ -8,9 +8,9 @@ Each name and what it leads to change places in one step, so a reader never miss
 whoever has a file open has the very file that is in the root afterwards. In the release our link stays behind as a
 mark: the name was moved, by an eject that perhaps did not end.
 
-A program that was started through a link looks for all else in the release. So the text of a link is made right there,
-too, before the first name moves: in the release, as in the root, .trainops/NAME/current leads to where the names are
-that the link's place is not.
+A program that was started through a link looks for all else in the release. So before the first name moves, the
+release gets a .trainops/NAME/current of its own, which leads to the root: there, the text of such a link leads to the
+name in the root, as in the root it leads to the name in the release. It goes with the release.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ class Aside:
 
 
 def lay_way_back(store: Store, live: str) -> None:
-    """Let the marks in a release lead to the root. A full disk is no reason to keep the names from moving."""
+    """Let the marks in a release lead to the root, also those that are there already.
+
+    A full disk is no reason to keep the names from moving.
+    """
     try:
         for folder in (f"{live}/{HOME}", f"{live}/{HOME}/{store.name}"):
             info = lstat(store.releases_fd, folder)
