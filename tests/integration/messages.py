@@ -22,6 +22,11 @@ COMMANDS = {
     "deploy": "trainops deploy scripts {target}",
     "check": "trainops check scripts {target}",
     "gpus": "trainops gpus {target}",
+    "launch": "trainops launch {target} -e training_script=train.py",
+    "logs": "trainops logs {target}",
+    "status": "trainops status {target}",
+    "stop": "trainops stop {target}",
+    "why": "trainops why {target}",
     "rollback": "trainops rollback {target}",
     "eject": "trainops eject {target}",
 }
@@ -29,6 +34,11 @@ PLAYBOOKS = {
     "deploy_training": "ansible-playbook deploy_training.yml",
     "check_training": "ansible-playbook trainops.proxmox.check_training -e training_check_here=false",
     "gpu_status": "ansible-playbook trainops.proxmox.gpu_status",
+    "launch_training": "ansible-playbook trainops.proxmox.launch_training -e training_script=train.py",
+    "training_logs": "ansible-playbook trainops.proxmox.training_logs",
+    "training_status": "ansible-playbook trainops.proxmox.training_status",
+    "stop_training": "ansible-playbook trainops.proxmox.stop_training",
+    "why_training": "ansible-playbook trainops.proxmox.why_training",
     "rollback_training": "ansible-playbook trainops.proxmox.rollback_training",
     "eject_training": "ansible-playbook trainops.proxmox.eject_training",
     "survey_training": "ansible-playbook trainops.proxmox.survey_training",
@@ -36,6 +46,7 @@ PLAYBOOKS = {
 }
 ALL = (*COMMANDS, *PLAYBOOKS)
 RELEASING = ("deploy", "rollback", "eject", "deploy_training", "rollback_training", "eject_training")
+RUNNING = ("launch", "logs", "status", "stop", "why")
 FRESH = "new"  # an empty folder beside the project's, for commands that begin
 
 
@@ -157,7 +168,7 @@ MISTAKES = (
         (2, 2),
         target="",
         extra="-i gone.yml",
-        only=("deploy", "check", "gpus", "rollback", "eject"),
+        only=("deploy", "check", "gpus", *RUNNING, "rollback", "eject"),
     ),
     Mistake(
         "A misspelt variable",
@@ -168,20 +179,29 @@ MISTAKES = (
         variables="training_rot=/x",
         only=_but("init", "container_push"),  # which read no variables
     ),
+    Mistake(
+        "Nothing says what to run",
+        "nothing says what to run: set training_script (option script), training_command (option command), or "
+        "training_like (option like)",
+        (1, 2),
+        extra="-e training_script=",
+        variables="training_script=",
+        only=("launch", "launch_training"),
+    ),
     Mistake("An unknown option", "No such option '--nope'. …", (2, 2), extra="--nope", only=tuple(COMMANDS)),
     Mistake(
         "No folder where one is needed",
         f"'root@{NODE}/200' names no folder in the container: write root@{NODE}/200:/root",
         (2, 2),
         target=f"root@{NODE}/200",
-        only=("deploy", "rollback", "eject"),
+        only=("deploy", *RUNNING, "rollback", "eject"),
     ),
     Mistake(
         "No container where one is needed",
         f"'root@{NODE}' names no container: write {_FORM}",
         (2, 2),
         target=f"root@{NODE}",
-        only=("deploy", "check", "rollback", "eject"),
+        only=("deploy", "check", *RUNNING, "rollback", "eject"),
     ),
     Mistake(
         "An id that is none",
