@@ -284,6 +284,8 @@ def _lost(session: Session, reader: Reader, report: Report, python: str) -> Exce
     how = f"{reader.broken}, so it was ended" if reader.broken else _ending(status or 0)
     said = f". It said: {visible(lines[-1])}" if lines else ""
     if not reader.hello:
+        if reader.broken and not report.entered and not isinstance(session, _LocalSession):
+            return AnsibleConnectionFailure(_no_way(session.place, how + said))
         return AnsibleConnectionFailure(_no_worker(session.place, python, status, how + said))
     if reader.at and status and status > 128 and not reader.broken:
         text = f"{visible(reader.at)}: {python} crashed on it {session.place} ({how}){said}"
@@ -298,6 +300,13 @@ def _no_worker(place: str, python: str, status: int | None, how: str) -> str:
     if status in (126, 127):
         return f"{place}: there is no Python at {python}: {fix}"
     return f"{place}: {python} did not start the worker, which takes a Python 3.9 or newer ({how}): {fix}"
+
+
+def _no_way(place: str, how: str) -> str:
+    return (
+        f"{place}: the node's login shell did not get to the command on the way there ({how}): see that its startup "
+        "files (.bashrc, .profile, /etc/profile.d) neither wait nor print without end where no terminal is"
+    )
 
 
 def _ending(status: int) -> str:

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import selectors
+import signal
 import subprocess
 import threading
 import time
@@ -17,11 +19,16 @@ from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import read_frame
 
+#: Seconds for all that comes before the worker's hello, whatever it is; and for silence after it.
 HELLO_SECONDS = 60.0
 SILENCE_SECONDS = 30.0
+#: Bytes that a login shell, or what is in Python's place, may print on stdout before the worker's hello. On stderr as
+#: many as are kept, since the node's view is among them.
+MAX_BEFORE_HELLO = 1024 * 1024
 _MAX_LINE = 32 * 1024 * 1024
 _MAX_WAITING = 2 * _MAX_LINE
 _MAX_STDERR = 8 * 1024 * 1024
+_ENDLESS = "output without end before the worker's first word"
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -46,6 +53,7 @@ class Reader(threading.Thread):
         self._progress = progress
         self._line = bytearray()
         self._waiting = 0
+        self._before = 0
         self._parent = os.getppid()
         self._deadline = time.monotonic() + deadline
         self._silent_after = time.monotonic() + HELLO_SECONDS
@@ -81,15 +89,21 @@ class Reader(threading.Thread):
                 for key, _events in ready:
                     if not self._take(key.fd, key.fileobj is process.stdout):
                         selector.unregister(key.fileobj)
-                if not ready and process.poll() is not None:
+                if (not ready or self.broken) and process.poll() is not None:
                     break
+        if self.broken:
+            # A child of it may live on, print for ever and keep stdin open, to which the step may be sending: let it
+            # have nobody to print to.
+            for stream in (process.stdout, process.stderr):
+                if stream:
+                    stream.close()
 
     def _check_time(self) -> None:
         now = time.monotonic()
         if now > self._deadline:
             self._give_up("no answer within its deadline")
         elif now > self._silent_after:
-            self._give_up("no sign of life")
+            self._give_up("no sign of life" if self.hello else f"no word of the worker within {HELLO_SECONDS:g} s")
         elif os.getppid() != self._parent:
             # Ansible's main process was killed and left this one of its workers behind, alone and unseen.
             self._give_up("ansible-playbook is gone")
@@ -97,6 +111,10 @@ class Reader(threading.Thread):
     def _give_up(self, why: str) -> None:
         if not self.broken:
             self.broken = why
+        pid = self._process.pid
+        with contextlib.suppress(ProcessLookupError):
+            if self._process.poll() is None and os.getpgid(pid) == pid:
+                os.killpg(pid, signal.SIGKILL)  # a worker on this machine, with what it started
         self._process.kill()
 
     def _take(self, fd: int, is_stdout: bool) -> bool:
@@ -110,18 +128,25 @@ class Reader(threading.Thread):
             with self._heard:
                 if len(self.stderr) < _MAX_STDERR:
                     self.stderr += data
+                elif not self.hello:
+                    self._give_up(_ENDLESS)
                 self._heard.notify_all()
             return True
         if self.broken:
             return True
-        self._silent_after = time.monotonic() + SILENCE_SECONDS
+        if self.hello:
+            self._silent_after = time.monotonic() + SILENCE_SECONDS
+        else:
+            self._before += len(data)
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._line += line + b"\n"
             self._whole(bytes(self._line))
             self._line.clear()
         self._line += rest
-        if len(self._line) > _MAX_LINE:
+        if not self.hello and self._before > MAX_BEFORE_HELLO:
+            self._give_up(_ENDLESS)
+        elif len(self._line) > _MAX_LINE:
             self._give_up("an answer without end")
         return True
 
@@ -129,6 +154,8 @@ class Reader(threading.Thread):
         if not self.hello:
             # A login shell may have printed anything before, even without an end of line.
             self.hello = line.endswith(self._mark)
+            if self.hello:
+                self._silent_after = time.monotonic() + SILENCE_SECONDS
             return
         frame = read_frame(line)
         if frame is None:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import hops, reader
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import ConnectionLost, Frame, Request, exchange
@@ -190,6 +191,7 @@ def test_the_deadline_ends_a_step_that_hangs() -> None:
 CONTROLLER = """
 import os, types, sys
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import hops, reader
 boot, _packed = module._worker()
 packed = module.pack({{**module.worker_sources(), "trainops_worker.pid": {operation!r}}})
 module._worker = lambda: (boot, packed)
@@ -270,6 +272,74 @@ def test_a_hostile_worker_is_one_clear_error(does: str, says: str, tmp_path: Pat
     with pytest.raises(AnsibleError, match=says) as caught:
         exchange(LOCAL, Request("echo", {}, python=str(evil), timeout=60), answer, lambda frame: None)
     assert "\x1b" not in str(caught.value)
+
+
+ENDLESS = [
+    ("lines", "exec yes"),
+    ("one line", "exec tr '\\0' x </dev/zero"),
+    ("lines on stderr", "exec yes >&2"),
+    ("then the hello", 'yes | head -c 1200000; echo "$4"; exec sleep 600'),
+]
+
+
+@pytest.mark.parametrize("does", [case[1] for case in ENDLESS], ids=[case[0] for case in ENDLESS])
+def test_output_without_end_before_the_hello_ends_it(does: str, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{does}\n")
+    python.chmod(0o755)
+    with pytest.raises(AnsibleConnectionFailure) as caught:
+        exchange(LOCAL, Request("echo", {}, python=str(python)))
+    assert not isinstance(caught.value, ConnectionLost)
+    assert f"on the controller: {python} did not start the worker" in caught.value.message
+    assert "(output without end before the worker's first word, so it was ended" in caught.value.message
+    assert len(caught.value.message) < 1000
+
+
+def test_what_is_printed_before_the_hello_gives_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "HELLO_SECONDS", 0.5)
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nwhile :; do echo y; sleep 0.05; done\n")
+    python.chmod(0o755)
+    with pytest.raises(AnsibleConnectionFailure, match=r"no word of the worker within 0\.5 s, so it was ended"):
+        exchange(LOCAL, Request("echo", {}, python=str(python)))
+
+
+def test_much_talk_before_the_hello_is_no_failure(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nyes | head -c 900000\nyes | head -c 900000 >&2\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    assert exchange(LOCAL, Request("echo", {"a": 1}, python=str(python))).result == {"a": 1}
+
+
+class _LoginShell:
+    """A way whose node has a login shell that does something before the command; ``enter`` is told by the command."""
+
+    def __init__(self, does: str) -> None:
+        self._does = does
+
+    @contextlib.contextmanager
+    def open_session(self, argv: list[str], nonce: str, view: View | None) -> Iterator[Any]:
+        words = ["sh", "-c", f'{self._does}\necho "$0 enter lxc-attach" >&2; exec "$@"', nonce, *argv]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process, ended(process):
+            yield types.SimpleNamespace(process=process, place="in container 7 (on a)", ending=hops.ending)
+
+
+@pytest.mark.parametrize("does", ["yes", "yes >&2", "while :; do echo x; done"])
+def test_a_login_shell_that_prints_without_end_is_named(does: str) -> None:
+    with pytest.raises(AnsibleConnectionFailure) as caught:
+        exchange(_LoginShell(does), Request("echo", {}, python=sys.executable))
+    assert "in container 7 (on a): the node's login shell did not get to the command" in caught.value.message
+    assert "output without end before the worker's first word, so it was ended" in caught.value.message
+    assert ".bashrc" in caught.value.message
+
+
+def test_behind_a_quiet_login_shell_it_is_the_python_that_is_named(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec yes\n")
+    python.chmod(0o755)
+    with pytest.raises(AnsibleConnectionFailure, match=rf"{python} did not start the worker.*output without end"):
+        exchange(_LoginShell(":"), Request("echo", {}, python=str(python)))
 
 
 class _BesideAView:
