@@ -10,9 +10,14 @@ neither be mistaken for it nor spoil it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import shlex
+import signal
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,6 +41,10 @@ timeout -k 2 "$seconds" /bin/sh -c "$script" look </dev/null 2>/dev/null | sed "
 printf '\n%s end\n' "$nonce"
 exit 0
 """
+
+
+#: Seconds for the login, become and whatever the login shell does, beside those of the look.
+REACH_SECONDS = 60.0
 
 
 # What core puts before the words of ssh, some versions twice.
@@ -101,18 +110,59 @@ def read_answer(output: str, nonce: str) -> tuple[str | None, str]:
     return ("\n".join(own) if {"begin", "end"} <= words else None), "\n".join(rest).strip()
 
 
+class _TooLate(BaseException):
+    """No Exception, after which core would try again."""
+
+
+@contextlib.contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Raise _TooLate in the block after so many seconds.
+
+    Core's plugins read for as long as something comes and keep all of it; nothing but an alarm gets between. One that
+    the task's ``timeout`` has set goes on, and where it is sooner, or this is no main thread, it is left alone.
+    """
+    others = signal.getitimer(signal.ITIMER_REAL)[0]
+    if threading.current_thread() is not threading.main_thread() or 0 < others <= seconds:
+        yield
+        return
+
+    def ring(_number: int, _frame: object) -> None:
+        raise _TooLate
+
+    begun = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, ring)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        if others:
+            signal.setitimer(signal.ITIMER_REAL, max(others - (time.monotonic() - begun), 0.001))
+
+
 def ask(connection: Any, run: Runner, look: Look) -> str:
     """What ``look`` printed on the node. One remote command.
 
     Raises AnsibleConnectionFailure, which says whether the node was not reached, refused the login, has another host
-    key, or did not run the command.
+    key, did not run the command, or not in time.
     """
     nonce = secrets.token_hex(8)
     # Input makes core ask for no terminal, which would mix the streams; a connection that takes none has to be asked
     # without.
     data = b"\n" if getattr(connection, "has_pipelining", False) else None
+    seconds = REACH_SECONDS + look.seconds
     try:
-        done = run(command_line(look, nonce), in_data=data)
+        with _deadline(seconds):
+            done = run(command_line(look, nonce), in_data=data)
+    except _TooLate:
+        raise AnsibleConnectionFailure(
+            f"on node {login_of(connection)}: no end of its answer within {seconds:g} s, so it was given up: see that "
+            "the startup files of its login shell (.bashrc, .profile, /etc/profile.d) neither wait nor print without "
+            "end where no terminal is"
+        ) from None
     except AnsibleConnectionFailure as error:
         text = _OF_CORE.split(to_text(error.message))[-1]
         # Core would print the cause again behind our sentence.

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from types import SimpleNamespace
 from typing import Any
@@ -55,6 +57,48 @@ def test_whatever_the_script_does_the_answer_has_an_end(script: str) -> None:
 
 def test_a_script_that_hangs_is_given_up() -> None:
     assert on_node.ask(connection(**SSH), in_a_shell, look("echo first; sleep 600", seconds=0.5)) == "first"
+
+
+@pytest.mark.parametrize("talk", ["yes", "yes >&2", "exec sleep 600"])
+def test_a_login_shell_without_end_is_given_up_and_named(talk: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_node, "REACH_SECONDS", 0.5)
+
+    def run(cmd: str, sudoable: bool = True, in_data: bytes | None = None) -> Any:
+        words = ["sh", "-c", f"{talk}\n{cmd}"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as shell:
+            try:
+                while shell.stdout and shell.stdout.read(65536):
+                    pass
+            finally:
+                os.killpg(shell.pid, signal.SIGKILL)
+
+    before = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    with pytest.raises(AnsibleConnectionFailure) as caught:
+        on_node.ask(connection(**SSH), run, look("true", 0.1))
+    assert caught.value.message.startswith("on node root@10.1.2.6: no end of its answer within 0.6 s")
+    assert ".bashrc" in caught.value.message
+    assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0] > 0) == before
+
+
+def test_the_alarm_of_a_task_goes_on() -> None:
+    class Over(BaseException):
+        """What core raises."""
+
+    def ring(*_args: object) -> None:
+        raise Over
+
+    before, timer = signal.signal(signal.SIGALRM, ring), signal.getitimer(signal.ITIMER_REAL)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 300)
+        assert on_node.ask(connection(**SSH), in_a_shell, look("echo yes")) == "yes"
+        assert signal.getsignal(signal.SIGALRM) is ring
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 300
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(Over):
+            on_node.ask(connection(**SSH), in_a_shell, look("sleep 600"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, before)
 
 
 ANSWERS = [
