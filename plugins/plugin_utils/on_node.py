@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+import resource
 import secrets
 import shlex
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -45,6 +47,9 @@ exit 0
 
 #: Seconds for the login, become and whatever the login shell does, beside those of the look.
 REACH_SECONDS = 60.0
+#: Bytes by which this process may grow meanwhile: core keeps all that comes, some of it twice.
+MAX_GROWTH = 256 * 1024 * 1024
+_TICK = 0.2  # seconds between two looks at that
 
 
 # What core puts before the words of ssh, some versions twice.
@@ -111,12 +116,18 @@ def read_answer(output: str, nonce: str) -> tuple[str | None, str]:
 
 
 class _TooLate(BaseException):
-    """No Exception, after which core would try again."""
+    """No Exception, after which core would try again. The text is what was too much."""
+
+
+def _peak() -> int:
+    """The most memory that this process ever had, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 @contextlib.contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """Raise _TooLate in the block after so many seconds.
+    """Raise _TooLate in the block after so many seconds, or when the process has grown by more than MAX_GROWTH.
 
     Core's plugins read for as long as something comes and keep all of it; nothing but an alarm gets between. One that
     the task's ``timeout`` has set goes on, and where it is sooner, or this is no main thread, it is left alone.
@@ -126,14 +137,18 @@ def _deadline(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def ring(_number: int, _frame: object) -> None:
-        raise _TooLate
+    begun, peak = time.monotonic(), _peak()
 
-    begun = time.monotonic()
+    def ring(_number: int, _frame: object) -> None:
+        if _peak() - peak > MAX_GROWTH:
+            raise _TooLate("before it filled the memory")
+        if time.monotonic() - begun >= seconds:
+            raise _TooLate(f"within {seconds:g} s")
+
     handler = signal.signal(signal.SIGALRM, ring)
     try:
         try:
-            signal.setitimer(signal.ITIMER_REAL, seconds)
+            signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -153,13 +168,12 @@ def ask(connection: Any, run: Runner, look: Look) -> str:
     # Input makes core ask for no terminal, which would mix the streams; a connection that takes none has to be asked
     # without.
     data = b"\n" if getattr(connection, "has_pipelining", False) else None
-    seconds = REACH_SECONDS + look.seconds
     try:
-        with _deadline(seconds):
+        with _deadline(REACH_SECONDS + look.seconds):
             done = run(command_line(look, nonce), in_data=data)
-    except _TooLate:
+    except _TooLate as error:
         raise AnsibleConnectionFailure(
-            f"on node {login_of(connection)}: no end of its answer within {seconds:g} s, so it was given up: see that "
+            f"on node {login_of(connection)}: no end of its answer {error}, so it was given up: see that "
             "the startup files of its login shell (.bashrc, .profile, /etc/profile.d) neither wait nor print without "
             "end where no terminal is"
         ) from None

@@ -80,6 +80,22 @@ def test_a_login_shell_without_end_is_given_up_and_named(talk: str, monkeypatch:
     assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0] > 0) == before
 
 
+def test_a_flood_is_given_up_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_node, "MAX_GROWTH", 32 << 20)
+    kept = bytearray()
+
+    def run(cmd: str, sudoable: bool = True, in_data: bytes | None = None) -> Any:
+        with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as shell:
+            try:
+                while shell.stdout and len(kept) < 4 << 30:
+                    kept.extend(shell.stdout.read(65536))
+            finally:
+                shell.kill()
+
+    with pytest.raises(AnsibleConnectionFailure, match="no end of its answer before it filled the memory"):
+        on_node.ask(connection(**SSH), run, look("true"))
+
+
 def test_the_alarm_of_a_task_goes_on() -> None:
     class Over(BaseException):
         """What core raises."""
