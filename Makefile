@@ -7,8 +7,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Ansible refuses a locale that is not UTF-8; this one is there on every Debian.
 export LC_ALL := C.UTF-8
 
-# The journeys share one lab, so one process runs them all, and another the unit tests meanwhile.
-SIDE_BY_SIDE := -n 2 --dist loadgroup
+# Two processes, a file of tests at a time, each with a lab of its own (tests/conftest.py).
+SIDE_BY_SIDE := -n 2 --dist loadfile
 
 .PHONY: help
 help: ## list the targets

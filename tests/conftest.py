@@ -9,12 +9,18 @@ Python finds the collection without it too, but then Ansible never loads its met
 
 from __future__ import annotations
 
+import os
+
 from ansible.plugins.loader import init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from tests.artefacts import python_artefacts, tarball, wheel
 
 __all__ = ["python_artefacts", "tarball", "wheel"]  # fixtures: built once, whichever tests need them
+
+# Of tests that run side by side each process has a lab of its own.
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ["TRAINOPS_LAB"] = f"{os.environ.get('TRAINOPS_LAB') or 'test'}-{worker}"
 
 if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader()

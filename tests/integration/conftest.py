@@ -14,13 +14,6 @@ from lab.api import open_lab
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The journeys share one lab: side by side with other tests, but never with each other."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group("lab"))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def lab_is_up() -> None:
     """Start the lab, or repair it; every journey fails with the lab's own words when it cannot run here."""
