@@ -7,7 +7,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Ansible refuses a locale that is not UTF-8; this one is there on every Debian.
 export LC_ALL := C.UTF-8
 
-# Two processes, a file of tests at a time, each with a lab of its own (tests/conftest.py).
+# Two processes, a file of tests at a time, each with a lab of its own (tests/conftest.py). Sockets' paths in the
+# folders of tests must stay below 108 bytes, so these have a short one.
 SIDE_BY_SIDE := -n 2 --dist loadfile
 
 .PHONY: help
@@ -26,7 +27,8 @@ deps: ## install the Debian packages that the lab needs (as root)
 test: deps venv ## run everything: lint, molecule, then unit tests and journeys on the lab
 	@python tools/lint.py
 	@$(MAKE) molecule
-	@python -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	@folder=$$(mktemp -d /tmp/t-XXXXXX) && trap 'rm -rf "$$folder"' EXIT && \
+	    python -m pytest $(SIDE_BY_SIDE) --basetemp="$$folder/p" $(PYTEST_ARGS)
 
 .PHONY: test-matrix
 test-matrix: deps ## run every test on the oldest and the newest ansible-core, each in an environment of its own

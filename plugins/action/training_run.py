@@ -134,7 +134,7 @@ class ActionModule(NamedStep):
         if uuids and any(one["changed"] for one in done["stopped"]) and not self._task.check_mode:
             ids = [run["run"] for run in runs]
             held, _found = run_free.wait_until_free(lambda: look(self._connection, options), uuids, ids, _CLOCK)
-        return run_result.stopped(done["stopped"], held)
+        return run_result.stopped(done["stopped"], held, bool(self._task.check_mode))
 
     def _watch(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         wanted = run_watch.wish(options)

@@ -116,10 +116,10 @@ def _caches(done: Mapping[str, Any]) -> str:
     return "of many files" if count is None else size(count)
 
 
-def stopped(done: Sequence[Mapping[str, Any]], busy: str = "") -> dict[str, Any]:
+def stopped(done: Sequence[Mapping[str, Any]], busy: str = "", check_mode: bool = False) -> dict[str, Any]:
     """The result of a stop of one or more runs. ``busy`` says of GPUs that are not free although no process is left.
 
-    Raises StepError, with the same values, for such GPUs.
+    Raises StepError, with the same values, for such GPUs, and for a run that is still alive.
     """
     lines = [_stop_line(one) for one in done]
     first = done[0] if done else None
@@ -133,6 +133,10 @@ def stopped(done: Sequence[Mapping[str, Any]], busy: str = "") -> dict[str, Any]
     killed = [
         f"killed pid {process['pid']} {process.get('command', '')}".rstrip() for process in values["processes_killed"]
     ]
+    alive = [str(one["run"]["run"]) for one in done if one["run"]["state"] in _ALIVE]
+    if alive and not check_mode:
+        line = f"{', '.join(alive)} could not be stopped and is alive: {summary}"
+        raise StepError("still-alive", line, {**values, "summary": line})
     if busy:
         line = f"{summary}; no process of it is left, and {busy}"
         raise StepError("gpus-not-free", line, {**values, "summary": line})

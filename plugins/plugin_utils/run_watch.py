@@ -194,11 +194,12 @@ def watched(wanted: Wish, result: Mapping[str, Any]) -> dict[str, Any]:
     }
     over = state not in _ALIVE
     summary = record_ending(record, traceback) if over else _alive(record, result)
-    if over and not result["reached"]:
-        if until and ended_well(state, end):
+    if over:
+        missed = bool(until) and not result["reached"]
+        if missed and ended_well(state, end):
             summary += f", before {told(until)}"
-        failed = bool(until) or (wanted.params["follow"] and not ended_well(state, end))
-        if failed:
+        # A sign that came before it died does not make a dead run a good one.
+        if missed or ((until or wanted.params["follow"]) and not ended_well(state, end)):
             lines = traceback or [str(line) for line in (end or {}).get("last_lines") or []][-15:]
             told_ones = [] if result["seen"] else map(visible, lines)
             fix = f"more: trainops why {run}, or training_run with state: explained"

@@ -19,9 +19,9 @@ from .lock import Locked
 from .names import root_lock
 from .run_folder import open_own, prepare
 from .run_plan import Plan
-from .runs import RUNS, Run, all_runs, living_runs, projects, read_run, the_project
+from .runs import RUNS, Run, all_runs, busy, living_runs, projects, read_run, the_project
 from .store import Store, guarded, open_store, require_writable, short_id
-from .supervise import EXIT, ORDER, STARTED, exit_record, read_record, write_record
+from .supervise import EXIT, ORDER, STARTED, exit_record, pids, read_record, start_of, write_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,13 +141,33 @@ def _refuse_held(store: Store, gpus: list[dict[str, Any]]) -> None:
     wanted = {gpu["uuid"]: gpu["index"] for gpu in gpus}
     for name in projects(store.root) if wanted else []:
         with open_store(store.root, name, create=False) as other:
-            for one in living_runs(other):
+            for one in busy(other):
                 both = [gpu["uuid"] for gpu in one.record.get("gpus") or [] if gpu["uuid"] in wanted]
                 if both:
                     held = ", ".join(str(index) for index in sorted(wanted[uuid] for uuid in both))
                     by = one.id if name == store.name else f"{one.id} of {name}"
                     fix = "stop it, or choose other GPUs by training_gpus"
                     raise WorkerError("gpus-held", f"GPU {held} is held by your run {by}: {fix}", run=one.id)
+    _refuse_elsewhere(set(wanted.values()))
+
+
+def _refuse_elsewhere(wanted: set[int]) -> None:
+    """The same for runs below another root of this container: their processes carry their marks with them."""
+    here = os.readlink("/proc/self/ns/pid")
+    for pid in pids() if wanted else []:
+        try:
+            if os.readlink(f"/proc/{pid}/ns/pid") != here:  # of a container in this one
+                continue
+            with open(f"/proc/{pid}/environ", "rb") as stream:
+                marks = dict(entry.partition(b"=")[::2] for entry in stream.read().split(b"\0"))
+        except OSError:
+            continue
+        given = {int(word) for word in marks.get(b"CUDA_VISIBLE_DEVICES", b"").split(b",") if word.isdigit()}
+        if b"TRAINOPS_RUN" in marks and given & wanted and start_of(pid) is not None:
+            held = ", ".join(map(str, sorted(given & wanted)))
+            run = os.fsdecode(marks.get(b"TRAINOPS_RUN_ID", b"a run"))
+            text = f"GPU {held} was given to {run} below another root of this container (pid {pid})"
+            raise WorkerError("gpus-held", f"{text}: stop it there, or choose other GPUs by training_gpus")
 
 
 def _start(store: Store, params: dict[str, Any], record: dict[str, Any], order: dict[str, Any]) -> str:

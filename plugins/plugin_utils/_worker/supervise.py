@@ -50,15 +50,30 @@ def boot() -> str:
 
 
 def start_of(pid: int) -> int | None:
-    """When a process started, in clock ticks since the kernel's boot; None when it is gone or only not waited for."""
+    """When a process started, in clock ticks since the kernel's boot; None when it is gone or only not waited for.
+
+    One whose first thread has ended looks like that too, and lives on in its others.
+    """
     fields = stat_of(pid)
-    return int(fields[19]) if fields and fields[0] not in ("Z", "X") else None
+    if not fields or (fields[0] in ("Z", "X") and not _other_threads(pid)):
+        return None
+    return int(fields[19])
 
 
-def stat_of(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on (state, ppid, pgrp, session …); empty when it is gone."""
+def _other_threads(pid: int) -> bool:
+    """Whether a thread of a process lives beside its first one."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stream:
+        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task") if int(name) != pid]
+    except OSError:
+        return False
+    return any((stat_of(pid, thread) or ["X"])[0] not in ("Z", "X") for thread in threads)
+
+
+def stat_of(pid: int, thread: int | None = None) -> list[str]:
+    """The fields of /proc/PID/stat from the state on (state, ppid, pgrp, session …); empty when it is gone."""
+    path = f"/proc/{pid}/stat" if thread is None else f"/proc/{pid}/task/{thread}/stat"
+    try:
+        with open(path, "rb") as stream:
             return stream.read().rpartition(b")")[2].decode("ascii").split()
     except OSError:
         return []

@@ -298,3 +298,11 @@ def test_a_silent_run_with_unused_gpus_is_stalled() -> None:
     assert [run["run"] for run in found["runs"] if run["stalled"]] == ["r1"]
     assert "r1   stalled for 15 min" in run_table.table([("", found)])
     assert "r1 stalled" in run_table.summary(found)
+
+
+def test_a_stop_that_stopped_nothing_is_no_success() -> None:
+    alive = {**STOPPED, "state": "running", "exit": None}
+    with pytest.raises(StepError) as told:
+        run_result.stopped([stop(alive, False)])
+    assert (told.value.code, told.value.message.startswith("r1 could not be stopped")) == ("still-alive", True)
+    assert run_result.stopped([stop(alive)], check_mode=True)["changed"] is True

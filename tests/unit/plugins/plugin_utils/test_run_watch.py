@@ -259,6 +259,13 @@ def test_a_watch_that_came_to_something(options: dict[str, Any], given: dict[str
             "run-ended",
             "KeyError: \\x1b[2J",
         ),
+        # It was seen alive before it died: a dead run all the same.
+        (
+            {"until": {"value": "step"}},
+            result(DIED, reached="value", seen=True),
+            "run-ended",
+            "r1 died after 3 s, exit 1",
+        ),
         ({"until": {"value": "step"}}, result(ENDED), "run-ended", "exit 0, before a value of step"),
         (
             {"until": {"log": "x", "gpu_memory_mib": 5}},

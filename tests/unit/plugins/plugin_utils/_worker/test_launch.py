@@ -342,6 +342,18 @@ def test_two_runs_never_share_a_gpu(root: Path, name: str, by: str) -> None:
     assert free["run"]["gpus"][0]["index"] == 2
 
 
+def test_a_run_below_another_root_holds_its_gpus_too(root: Path) -> None:
+    mark = {**os.environ, "TRAINOPS_RUN": "x", "TRAINOPS_RUN_ID": "r7", "CUDA_VISIBLE_DEVICES": "6,7"}
+    with subprocess.Popen(["sleep", "600"], env=mark) as other:
+        try:
+            gpus = [{"index": 7, "uuid": "GPU-h"}]
+            error = refusal(start, root, Decider({"kind": "go", "gpus": gpus}), command="sleep 600")
+            assert (error.code, "GPU 7 was given to r7 below another root" in error.message) == ("gpus-held", True)
+        finally:
+            other.kill()
+    assert start(root, Decider({"kind": "go", "gpus": gpus}), command="true")["run"]["gpus"] == gpus
+
+
 def test_mig_devices_go_by_their_uuid(root: Path) -> None:
     start(root, Decider({"kind": "go", "gpus": [{"index": 0, "uuid": "MIG-a"}]}), script="train.py")
     assert shown(root)[4]["CUDA_VISIBLE_DEVICES"] == "MIG-a"

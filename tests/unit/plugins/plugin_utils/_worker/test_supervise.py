@@ -363,3 +363,19 @@ def test_out_of_memory_is_said_only_where_the_kernel_says_so(
 ) -> None:
     memory = dict(zip(("before", "after", "before_anywhere", "after_anywhere"), (*own, *anywhere), strict=True))
     assert supervise.out_of_memory(status, memory) is expected
+
+
+def test_a_process_whose_first_thread_has_ended_is_alive() -> None:
+    code = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "ctypes.CDLL(None).syscall(%d, 0)\n" % {"x86_64": 60}.get(os.uname().machine, 93)
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            assert until(lambda: supervise.stat_of(process.pid)[:1] == ["Z"])
+            assert supervise.start_of(process.pid) is not None
+        finally:
+            process.kill()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert supervise.start_of(process.pid) is None
