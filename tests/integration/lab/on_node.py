@@ -91,7 +91,8 @@ def background(job: dict[str, Any]) -> dict[str, Any]:
     assert process.stdout is not None
     inside = int(process.stdout.readline())
     status = process.wait(DEADLINE)
-    still_open = not select.select([process.stdout], [], [], 0)[0]
+    # What pct started in the container may close its end a moment after pct has ended.
+    still_open = not select.select([process.stdout], [], [], DEADLINE if job["redirected"] else 1)[0]
     shell(f"inside 'kill {inside}'", job["ct"])
     process.stdout.close()
     return {"status": status, "open": still_open}
