@@ -339,7 +339,7 @@ def _detached(words: Sequence[str], options: dict[str, Any]) -> str:
     where += [f"--limit={options['limit']}"] if options["limit"] else []
     where += [f"--name={options['name']}"] if options["name"] else []
     back = shlex.join(["trainops", "logs", "-f", *words, *where])
-    return f"detached; what was started goes on. To come back: {back}"
+    return f"detached, nothing was stopped: what has begun goes on. To come back: {back}"
 
 
 def _run(

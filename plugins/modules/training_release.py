@@ -37,8 +37,7 @@ description:
     C(.config/gh); and files that begin as a private key."
   - "Left out as inventories in any folder: data files called C(inventory*) or C(hosts), and the folders C(inventory),
     C(inventories) (unless they are Python packages), C(group_vars), C(host_vars). Beside the scripts, not deeper:
-    C(ansible.cfg) and the playbooks C(deploy_training.yml), C(launch_training.yml), C(stop_training.yml),
-    C(rollback_training.yml), C(training_status.yml), C(gpu_status.yml), C(doctor.yml)."
+    C(ansible.cfg), and playbooks that are called as one of this collection, such as C(deploy_training.yml)."
   - RV(left_out) lists what was left out and why. A folder all of whose files are left out is shipped empty.
 options:
   state:

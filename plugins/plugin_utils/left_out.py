@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 FOLDERS = {
     ".git": "version control",
@@ -73,18 +74,7 @@ SECRETS = (
 )
 SECRET_PATHS = (".docker/config.json", ".config/gcloud", ".config/gh", ".cache/huggingface/token")
 # The user's playbooks lie beside the scripts: only there, not deeper, do these names mean that.
-PLAYBOOKS = (
-    "deploy_training",
-    "launch_training",
-    "stop_training",
-    "check_training",
-    "eject_training",
-    "rollback_training",
-    "survey_training",
-    "training_status",
-    "gpu_status",
-    "doctor",
-)
+PLAYBOOKS = frozenset(path.stem for path in (Path(__file__).resolve().parents[2] / "playbooks").glob("*.yml"))
 _DATA = (".yml", ".yaml", ".ini", ".toml", ".json", ".cfg")
 _VAULT = b"$ANSIBLE_VAULT;"
 _PRIVATE_KEY = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----|PuTTY-User-Key-File-")

@@ -135,7 +135,7 @@ def stopped(done: Sequence[Mapping[str, Any]], busy: str = "", check_mode: bool 
     ]
     alive = [str(one["run"]["run"]) for one in done if one["run"]["state"] in _ALIVE]
     if alive and not check_mode:
-        line = f"{', '.join(alive)} could not be stopped and is alive: {summary}"
+        line = f"{', '.join(alive)} is not known to have ended, look again: {summary}"
         raise StepError("still-alive", line, {**values, "summary": line})
     if busy:
         line = f"{summary}; no process of it is left, and {busy}"
@@ -148,6 +148,8 @@ def _stop_line(one: Mapping[str, Any]) -> str:
     line = record_ending(record, [])
     if not one["changed"]:
         return f"{line}; nothing to stop"
+    if one["left_behind"]:
+        line += "; the processes that it had left behind were ended"
     killed = one["killed_count"]
     return line + (f", {killed} {'process' if killed == 1 else 'processes'} had to be killed" if killed else "")
 

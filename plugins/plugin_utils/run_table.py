@@ -97,7 +97,8 @@ def _state(run: Mapping[str, Any]) -> str:
         word = signal_name(int(end["signal"]))
     else:
         word = "exit unknown" if end["exit_code"] is None else f"exit {end['exit_code']}"
-    return word if end["seconds"] is None else f"{word} after {span(float(end['seconds']))}"
+    text = word if end["seconds"] is None else f"{word} after {span(float(end['seconds']))}"
+    return text + (", processes left" if run["left_behind"] else "")
 
 
 def _age(run: Mapping[str, Any]) -> str:

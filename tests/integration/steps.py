@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run one step on containers of the lab, as a user's playbook would, and look at its results."""
+"""Run playbooks as a user does: one of a single step, to look at its results, or one that is there."""
 
 from __future__ import annotations
 
@@ -61,3 +61,20 @@ def run_step(
     for path in out.glob("*.json"):
         path.unlink()
     return found
+
+
+def play(folder: Path, *arguments: str, status: int = 0, **environment: str) -> str:
+    """Run ansible-playbook in a user's folder; what it printed."""
+    done = subprocess.run(
+        [_BIN / "ansible-playbook", *arguments],
+        cwd=folder,
+        env={**os.environ, "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1", **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == status, done.stdout
+    return done.stdout

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import ssl
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ import yaml
 
 from lab import example
 from lab.api import Lab, open_lab
-from tests.integration.steps import run_step
+from tests.integration.steps import play, run_step
 
 BIN = Path(sys.executable).parent
 MODULE = "trainops.proxmox.container_info"
@@ -183,23 +182,6 @@ def folder(lab: Lab, root: str, tmp_path: Path) -> Path:
     (copied / "group_vars/training/api.yml").write_text(yaml.safe_dump(known))
     (copied / "group_vars/training/vault.yml").write_text(yaml.safe_dump({"vault_secret": lab.api.token_value}))
     return copied
-
-
-def play(folder: Path, *arguments: str, status: int = 0, **environment: str) -> str:
-    """Run ansible-playbook in a user's folder; what it printed."""
-    done = subprocess.run(
-        [BIN / "ansible-playbook", *arguments],
-        cwd=folder,
-        env={**os.environ, "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1", **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == status, done.stdout
-    return done.stdout
 
 
 def test_a_deploy_asks_first(lab: Lab, folder: Path, root: str) -> None:

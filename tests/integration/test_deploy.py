@@ -22,6 +22,7 @@ import yaml
 import trainops
 from lab import example
 from lab.api import Lab, open_lab
+from tests.integration.steps import play
 from tests.unit.trainops.folders import until
 from trainops import Reason
 
@@ -63,23 +64,6 @@ def folder(lab: Lab, root: str, tmp_path: Path) -> Path:
     inventory = copied / "inventory.yml"
     inventory.write_text(inventory.read_text().replace("training_root: /root\n", f"training_root: {root}\n"))
     return copied
-
-
-def play(folder: Path, *arguments: str, status: int = 0, **environment: str) -> str:
-    """Run ansible-playbook in a user's folder; what it printed."""
-    done = subprocess.run(
-        [BIN / "ansible-playbook", *arguments],
-        cwd=folder,
-        env={**os.environ, "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1", **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == status, done.stdout
-    return done.stdout
 
 
 def shown(output: str, step: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from lab.api import open_lab
 from tests.integration.connections import inventory
+from tests.integration.inside import folder_in, shell
 from tests.integration.steps import run_step
 from tests.unit.releasing import Files, write
 
@@ -39,13 +39,6 @@ ln -s ../data/set.bin conf/set; ln -s sub/x link; chmod 640 model.py; chown 1000
 """
 
 
-def shell(vmid: int, script: str, *argv: str) -> str:
-    """What a script in a container prints."""
-    done = open_lab().container(vmid).run(("sh", "-ec", script, "sh", *argv), stdin=b"")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
-
-
 def listing(vmid: int, root: str) -> str:
     return shell(vmid, LIST, root)
 
@@ -53,12 +46,8 @@ def listing(vmid: int, root: str) -> str:
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[str]:
     """A folder in both containers, gone afterwards."""
-    folder = f"/srv/{tmp_path.name}"
-    for vmid in HOSTS.values():
-        shell(vmid, 'mkdir "$1"', folder)
-    yield folder
-    for vmid in HOSTS.values():
-        shell(vmid, 'rm -rf "$1"', folder)
+    with folder_in(HOSTS.values(), tmp_path.name) as folder:
+        yield folder
 
 
 def step(folder: Path, root: str, hosts: str = ",".join(HOSTS), **options: Any) -> dict[str, dict[str, Any]]:

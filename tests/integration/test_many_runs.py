@@ -20,7 +20,8 @@ import yaml
 
 from lab.api import open_lab
 from tests.integration.connections import inventory
-from tests.integration.test_release import inside, release, shell
+from tests.integration.inside import inside, shell
+from tests.integration.test_release import release
 from tests.unit.trainops.folders import until
 
 HOSTS = {"ct200": ("pve1", 200), "ct210": ("pve2", 210)}

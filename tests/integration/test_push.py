@@ -22,8 +22,9 @@ import yaml
 
 from lab.api import open_lab
 from tests.integration.connections import inventory
+from tests.integration.inside import folder_in, inside, shell
 from tests.integration.steps import run_step
-from tests.integration.test_release import BIN, busy, descendants, inside, shell, wait_for
+from tests.integration.test_release import BIN, busy, descendants, wait_for
 from tests.unit.releasing import write
 
 HOSTS = {"ct200": 200, "ct201": 201}
@@ -57,12 +58,8 @@ def show(vmid: int, folder: str) -> dict[str, list[str]]:
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[str]:
     """A folder in both containers, gone afterwards."""
-    folder = f"/srv/{tmp_path.name}"
-    for vmid in HOSTS.values():
-        inside(vmid, "mkdir", folder)
-    yield folder
-    for vmid in HOSTS.values():
-        shell(vmid, 'grep -F " $1" /proc/mounts | cut -d" " -f2 | sort -r | xargs -r umount; rm -rf "$1"', folder)
+    with folder_in(HOSTS.values(), tmp_path.name) as folder:
+        yield folder
 
 
 @pytest.fixture

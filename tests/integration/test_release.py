@@ -21,6 +21,7 @@ import yaml
 
 from lab.api import open_lab
 from tests.integration.connections import inventory
+from tests.integration.inside import folder_in, inside, shell
 from tests.integration.steps import run_step
 from tests.unit.releasing import Files, write
 
@@ -43,17 +44,6 @@ print(json.dumps(found))
 """
 
 
-def inside(vmid: int, *argv: str, stdin: bytes = b"") -> str:
-    """What a command in a container prints."""
-    done = open_lab().container(vmid).run(argv, stdin=stdin)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
-
-
-def shell(vmid: int, script: str, *argv: str) -> str:
-    return inside(vmid, "sh", "-ec", script, "sh", *argv)
-
-
 def show(vmid: int, root: str) -> dict[str, list[Any]]:
     """Content, mode and owner of what a reader in the container sees below the root."""
     found: dict[str, list[Any]] = json.loads(inside(vmid, "python3", "-c", SHOW, root))
@@ -67,12 +57,8 @@ def texts(vmid: int, root: str) -> dict[str, str]:
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[str]:
     """A folder in every container, gone afterwards."""
-    folder = f"/srv/{tmp_path.name}"
-    for vmid in HOSTS.values():
-        inside(vmid, "mkdir", folder)
-    yield folder
-    for vmid in HOSTS.values():
-        shell(vmid, 'grep -F " $1" /proc/mounts | cut -d" " -f2 | sort -r | xargs -r umount; rm -rf "$1"', folder)
+    with folder_in(HOSTS.values(), tmp_path.name) as folder:
+        yield folder
 
 
 def release(folder: Path, root: str, hosts: str = "ct200", **options: Any) -> dict[str, dict[str, Any]]:

@@ -182,7 +182,7 @@ def test_lines_come_while_the_run_goes_on(folder: Path, nothing_alive: None) -> 
     assert watching.process.poll() is None
     os.killpg(watching.process.pid, signal.SIGINT)
     code, said = watching.end()
-    assert (code, "detached; what was started goes on" in said) == (130, True)
+    assert (code, "detached, nothing was stopped" in said) == (130, True)
     assert f"trainops logs -f {name} --limit={PLAIN}" in said
     code, out, _err = run(folder, "status", "--json", "-l", PLAIN)
     assert {one["run"]: one["state"] for one in values(out)["runs"]}[name] == "running"

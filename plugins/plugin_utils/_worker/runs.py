@@ -61,7 +61,8 @@ class Run:
 
     ``record`` holds run.json with what the supervisor added (run, release, token, command, process …), ``exit`` the
     exit record or None, ``state`` one of starting, running, ended, lost. ``unsupervised``: it runs, and nobody is left
-    to record its end. ``why`` is a sentence about a lost run, otherwise empty.
+    to record its end. ``supervised``: its supervisor lives, which of an ended run means that processes of it are left.
+    ``why`` is a sentence about a lost run, otherwise empty.
     """
 
     def __init__(self, run: str, path: str, seen: Seen) -> None:
@@ -103,6 +104,7 @@ class Run:
             "state": self.state,
             "why": self.why,
             "unsupervised": self.unsupervised,
+            "left_behind": self.supervised and bool((self.exit or {}).get("left_over")),
             "exit": self.exit,
             "log": self.log,
             "stopping_by": self.stopped["who"] if self.stopped and self.alive else None,

@@ -40,8 +40,9 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     SIGKILL, as does everything that belongs to it, again and again until nothing does. What outlives the run's own
     process is asked by SIGTERM first and has the rest of the time.
 
-    Result: stopped: [{run: the record with state and exit as it is now, changed, killed: [{pid, command}] that had to
-    be killed, killed_count, seconds}], changed.
+    Result: stopped: [{run: the record with state and exit as it is now, changed, left_behind: whether the run itself
+    had ended before and only processes that it left were there, killed: [{pid, command}] that had to be killed,
+    killed_count, seconds}], changed.
 
     Raises WorkerError: "no-run", "several" (naming those that are alive), "unkillable" for a process that does not die.
     """
@@ -83,13 +84,15 @@ class _Stop:
 
     def done(self) -> dict[str, Any]:
         """Stop it; what came of it."""
-        there = bool(self.run.alive or find(self.run))
+        was = self.run
+        there = bool(was.alive or find(was))
         if there and not self.params["check_mode"]:
             self._stop()
         now = read_run(self.store, self.run.id) or self.run
         return {
             "run": now.view(),
             "changed": there,
+            "left_behind": there and not was.alive,
             "killed": [{"pid": one.pid, "command": one.command} for one in self.killed[:_SHOWN]],
             "killed_count": len(self.killed),
             "seconds": round(time.monotonic() - self.began, 3),

@@ -32,6 +32,7 @@ def record(run: str = "r1", state: str = "running", **values: Any) -> dict[str, 
         "state": state,
         "why": "",
         "unsupervised": False,
+        "left_behind": False,
         "stopping_by": None,
         "process": {"pid": 4711, "start": 1},
         "unit": None,
@@ -148,7 +149,14 @@ def test_a_start_is_foretold() -> None:
 
 def stop(run: dict[str, Any], changed: bool = True, *killed: int) -> dict[str, Any]:
     members = [{"pid": pid, "command": "python3 train.py"} for pid in killed]
-    return {"run": run, "changed": changed, "killed": members, "killed_count": len(members), "seconds": 1.0}
+    return {
+        "run": run,
+        "changed": changed,
+        "killed": members,
+        "killed_count": len(members),
+        "left_behind": False,
+        "seconds": 1.0,
+    }
 
 
 STOPPED = record(state="ended", exit=end(0, stopped_by="ann@desk", seconds=12.0))
@@ -257,6 +265,7 @@ def test_the_table_of_many_hosts() -> None:
     [
         ({}, "running"),
         ({"unsupervised": True}, "unsupervised"),
+        ({"state": "ended", "exit": end(0, seconds=3.0), "left_behind": True}, "exit 0 after 3 s, processes left"),
         ({"stopping_by": "ann@desk"}, "stopping"),
         ({"state": "starting"}, "starting"),
         ({"state": "lost"}, "lost"),
@@ -304,5 +313,11 @@ def test_a_stop_that_stopped_nothing_is_no_success() -> None:
     alive = {**STOPPED, "state": "running", "exit": None}
     with pytest.raises(StepError) as told:
         run_result.stopped([stop(alive, False)])
-    assert (told.value.code, told.value.message.startswith("r1 could not be stopped")) == ("still-alive", True)
+    assert (told.value.code, told.value.message.startswith("r1 is not known to have ended")) == ("still-alive", True)
     assert run_result.stopped([stop(alive)], check_mode=True)["changed"] is True
+
+
+def test_a_stop_of_what_a_run_left_behind_says_so() -> None:
+    over = record(state="ended", exit=end(0, seconds=0.0))
+    done = run_result.stopped([{**stop(over), "left_behind": True}])
+    assert done["summary"].endswith("ended after 0 s, exit 0; the processes that it had left behind were ended")

@@ -121,10 +121,12 @@ def test_what_a_run_left_behind_is_ended_too(root: Path) -> None:
     script(root, DAEMONS)
     left = ended(root).exit
     assert left and left["exit_code"] == 0 and left["left_over_count"] == 6
+    assert read(root).view()["left_behind"] is True
     assert read(root).supervised
     result = stopped(root, None, patience=0.2)
     assert (result["changed"], result["stopped"][0]["killed_count"]) == (True, 6)
     assert result["stopped"][0]["run"]["exit"] == left  # it ended by itself
+    assert result["stopped"][0]["left_behind"] is True
     supervisor_gone(root)
     assert stopped(root)["changed"] is False
 
