@@ -11,7 +11,7 @@ import stat
 import time
 
 from .channel import WorkerError
-from .log import Budget, Log, body
+from .log import Budget, Held, Log, body
 from .runs import find_run, open_run, read_run, the_project
 from .store import guarded, open_store
 from .supervise import LOG
@@ -122,7 +122,8 @@ class _Follower:
         self._budget = Budget(now)
         self._found: dict[str, Any] = {}
         self._told: dict[str, Any] = {}
-        self._sent = self._skipped = 0
+        self._held = Held()
+        self._sent = 0
         self._at = {"state": now, "usage": 0.0, "values": now, "stall": now}
         self._asked: int | None = None  # how many answers there were when the GPUs were asked about a silence
         self._stalled = False
@@ -139,6 +140,7 @@ class _Follower:
             reached = reached or self._other_sign(now)
             done = reached is not None or (not more and (over or not self._params["follow"]))
             pause = now > end or self._sent > _LEG_BYTES
+            self._show(now, done or pause)
             self._tell_values(now, done or pause)
             if done or pause:
                 return self._result(reached, more=not done)
@@ -158,13 +160,14 @@ class _Follower:
     def _read(self, now: float, over: bool) -> tuple[str | None, bool]:
         """Read once: the sign that was found, and whether there is more to read at once."""
         if self._sign is None and self._log.unread() > _FLOOD_BYTES:
-            self._skipped += self._log.skip(_KEPT_BYTES)
+            count = self._log.skip(_KEPT_BYTES)
+            self._held.leave_out(count, self._log.offset)
         batch = self._log.read(now, over or not self._params["follow"])
         lines = batch.lines if batch else [self._log.fresh] if self._log.fresh else []
         found = find(lines, self._patterns)
         self._found.update(found)
         if batch:
-            self._show(batch, now)
+            self._held.add(batch)
             self._asked, self._stalled = None, False
         reached = None
         if self._sign is not None and any(self._sign(line) for line in lines):
@@ -173,14 +176,15 @@ class _Follower:
             reached = "value"
         return reached, batch is not None or self._log.unread() > 0
 
-    def _show(self, batch: Any, now: float) -> None:
-        size = sum(len(line) + 1 for line in batch.lines)
-        if not self._budget.spend(size, now):
-            self._skipped += size
+    def _show(self, now: float, last: bool) -> None:
+        """Show what was read as far as the budget goes; the last words are shown in any case."""
+        if not self._held:
             return
-        batch.skipped, self._skipped = self._skipped, 0
-        self._sent += size
-        self._channel.send("lines", body(batch))
+        if not (last or self._budget.spend(self._held.size, now)):
+            self._held.shorten(_KEPT_BYTES)
+            return
+        self._sent += self._held.size
+        self._channel.send("lines", body(self._held.take()))
 
     def _other_sign(self, now: float) -> str | None:
         path = self._until.get("file")

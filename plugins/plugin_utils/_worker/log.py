@@ -12,6 +12,7 @@ line by carriage returns, and words that are left without an end are shown after
 from __future__ import annotations
 
 import os
+from collections import deque
 
 from .tail import as_shown, pread
 
@@ -36,6 +37,51 @@ class Batch:
         self.lines = lines
         self.end = end
         self.skipped = skipped
+
+
+class Held:
+    """Lines that were read and are not shown yet, of a flood the last ones alone: they say how it went.
+
+    ``size`` is about what they weigh in bytes, ``end`` the byte behind them, ``skipped`` what was left out before them.
+    """
+
+    def __init__(self) -> None:
+        self.size = self.end = self.skipped = 0
+        self._lines: deque[str] = deque()
+
+    def add(self, batch: Batch) -> None:
+        """Hold some more lines."""
+        self._lines.extend(batch.lines)
+        self.size += _weight(batch.lines)
+        self.end = batch.end
+
+    def leave_out(self, count: int, end: int) -> None:
+        """``count`` bytes up to ``end`` are left out, and then the lines before them are too."""
+        self.skipped += count + self.size
+        self.end = end
+        self._lines.clear()
+        self.size = 0
+
+    def shorten(self, most: int) -> None:
+        """Leave out the first lines, until what is left weighs at most ``most`` or is one line."""
+        while self.size > most and len(self._lines) > 1:
+            weight = _weight([self._lines.popleft()])
+            self.size -= weight
+            self.skipped += weight
+
+    def __bool__(self) -> bool:
+        return bool(self._lines or self.skipped)
+
+    def take(self) -> Batch:
+        """All of it; nothing is held then."""
+        batch = Batch(list(self._lines), self.end, self.skipped)
+        self._lines.clear()
+        self.size = self.skipped = 0
+        return batch
+
+
+def _weight(lines: list[str]) -> int:
+    return sum(len(line) + 1 for line in lines)
 
 
 class Log:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import follow, usage
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import log as logs
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
 
 from tests.unit.watching import MadeRun, Sent
@@ -201,6 +202,24 @@ def test_a_flood_is_left_out_but_for_its_end_and_said_to_be(make: Make, tmp_path
     shown = sum(len(line) + 1 for line in sent.lines)
     assert sum(frame["skipped"] for frame in sent.of("lines")) + shown == result["offset"] == 20_000_000
     assert (sent.lines[-1], shown < 5 << 20) == ("001999999", True)
+
+
+@pytest.mark.parametrize("lines", [1, 1000, 100_000])
+def test_the_end_is_shown_even_when_nothing_more_may_be(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
+    monkeypatch.setattr(logs, "BURST_BYTES", 0)
+    monkeypatch.setattr(logs, "BYTES_A_SECOND", 0)
+    run = make()
+    with run.log.open("w") as log:
+        log.writelines(f"{number:09}\n" for number in range(lines))
+        log.write("the end")
+    run.start("exec true").end()
+    sent = Sent()
+    result = ask(tmp_path, sent)
+    shown = sum(len(line) + 1 for line in sent.lines) - 1
+    assert sum(frame["skipped"] for frame in sent.of("lines")) + shown == result["offset"] == 10 * lines + 7
+    assert (sent.lines[-1], shown < 200_000) == ("the end", True)
 
 
 def test_a_sign_is_found_in_a_flood(make: Make, tmp_path: Path) -> None:
