@@ -15,6 +15,10 @@ class InventoryNotFound(TrainopsError):
     """An inventory was named that does not exist."""
 
 
+class WrongInventory(TrainopsError):
+    """An inventory is a YAML file that does not say which hosts there are."""
+
+
 class FolderNotFound(TrainopsError):
     """The folder to run in does not exist."""
 

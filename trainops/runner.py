@@ -25,11 +25,11 @@ from trainops.core import check_core
 from trainops.errors import (
     AnsibleMissing,
     FolderNotFound,
-    InventoryNotFound,
     PlaybookNotFound,
     WrongExtravars,
     WrongOption,
 )
+from trainops.inventories import configured, named, require_readable
 from trainops.results import Ending, Reason, Result, read_result
 from trainops.values import written
 
@@ -94,16 +94,18 @@ def run_playbook(
 
     An empty ``limit`` or list of inventories is refused: Ansible would run on all hosts.
 
-    Raises FolderNotFound, PlaybookNotFound, InventoryNotFound, WrongExtravars, WrongOption, AnsibleMissing;
-    KeyboardInterrupt passes through.
+    Raises FolderNotFound, PlaybookNotFound, InventoryNotFound, WrongInventory, WrongExtravars, WrongOption,
+    AnsibleMissing; KeyboardInterrupt passes through.
     """
     folder = _folder(cwd)
     check_core()
+    sources = [] if isinstance(inventory, Mapping) else named(inventory, folder)
+    require_readable(sources or (configured(folder, os.environ) if inventory is None else []))
     order = _Order(
         playbook=find_playbook(os.fspath(name), folder),
         cwd=folder,
         arguments=[
-            *([] if isinstance(inventory, Mapping) else _inventories(inventory, folder)),
+            *(f"--inventory={source}" for source in sources),
             *([] if limit is None else [f"--limit={_limited(limit, folder)}"]),
             *_arguments(check, diff, verbosity),
             *(f"--extra-vars=@{_existing(path, folder)}" for path in extravars_files),
@@ -151,22 +153,6 @@ def _own_playbooks() -> list[str]:
     folder = files(f"ansible_collections.{COLLECTION}").joinpath("playbooks")
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     return sorted(name.removesuffix(".yml") for name in names if name.endswith(".yml"))
-
-
-def _inventories(inventory: str | os.PathLike[str] | Sequence[Any] | None, cwd: Path) -> list[str]:
-    if inventory is None:
-        return []
-    sources = [inventory] if isinstance(inventory, str | os.PathLike) else list(inventory)
-    if not sources:
-        raise InventoryNotFound("the list of inventories is empty: name one, or leave it out for that of ansible.cfg")
-    found = []
-    for source in [os.fspath(source) for source in sources]:
-        if not source.strip(" ,"):
-            raise InventoryNotFound(f"inventory {source!r} names nothing: leave it out for that of ansible.cfg")
-        if "," not in source and not (cwd / source).exists():
-            raise InventoryNotFound(f"there is no inventory {cwd / source}")
-        found.append(source if "," in source else str(cwd / source))
-    return [f"--inventory={source}" for source in found]
 
 
 def _folder(cwd: str | os.PathLike[str] | None) -> Path:
