@@ -12,6 +12,8 @@ author: trainops contributors (@trainops)
 description:
   - Logs in to a Proxmox VE node with OpenSSH and enters the container there with C(lxc-attach) or C(pct exec).
     The container needs no SSH server and no network.
+  - The login is root's, that of a user with C(sudo) for everything, or that of a user who may enter one container and
+    nothing else, see the notes. Its C(sudo) must want neither a password nor a terminal.
   - It extends ansible-core's C(ssh) connection, so every option of it, C(~/.ssh/config), jump hosts, agents, host keys
     and ControlPersist work as they do there. They concern the login on the node.
   - Inside the container tasks run as root, and C(become) works there.
@@ -41,10 +43,15 @@ options:
   enter:
     description:
       - How to enter the container on the node.
-      - V(auto) takes C(lxc-attach), which costs 13 ms where every C(pct) call costs more than a second,
-        and C(pct) where the login is allowed nothing else.
+      - V(auto) takes the first that the login may run. C(lxc-attach) costs 13 ms where every C(pct) call costs more
+        than a second.
     type: str
-    choices: [auto, lxc-attach, pct]
+    choices:
+      auto: What the login may run, in this order.
+      lxc-attach: The quickest. To allow it to a user by C(sudo) is to make that user root on the node.
+      trainops-enter: The helper for a login that may enter one container and nothing else. It is installed by an admin
+        of the node alone, see the notes.
+      pct: To allow it to a user by C(sudo) is to make that user root on the node.
     default: auto
     vars:
       - name: proxmox_enter
@@ -124,6 +131,10 @@ notes:
   - Set C(ansible_connection) to V(trainops.proxmox.pct) in the vars of the group of containers.
     Without it, tasks would run on the hypervisor.
   - Do not set it in the group C(all), a task that is delegated to a node has no container.
+  - A rule of C(sudo) compares arguments as one text with spaces between, so no rule makes C(lxc-attach) or C(pct) safe
+    to allow. C(docs/logins.md) of this collection has the helper C(trainops-enter), the lines that install it and the
+    rule for one container.
+  - The password of C(become) is that of the user in the container. The node's C(sudo) is never given one.
 seealso:
   - plugin: ansible.builtin.ssh
     plugin_type: connection
@@ -203,11 +214,11 @@ class _Session:
         self._vmid = vmid
         self._login = login
 
-    def ending(self, report: enter.Report) -> int | None:
-        return hops.ending(report)
+    def ending(self, report: enter.Report, begun: bool) -> int | None:
+        return hops.ending(report, begun)
 
-    def failure(self, report: enter.Report) -> hops.Failure:
-        return hops.explain(self._vmid, self._login, self.process.returncode, report)
+    def failure(self, report: enter.Report, begun: bool) -> hops.Failure:
+        return hops.explain(self._vmid, self._login, self.process.returncode, report, begun)
 
 
 class Connection(SSHConnection):
@@ -300,7 +311,7 @@ class Connection(SSHConnection):
         return code, stdout, stderr
 
     def _failed(self, code: int | None, report: enter.Report, started: bool) -> AnsibleConnectionFailure:
-        failure = hops.explain(self._vmid, self._login, code, report)
+        failure = hops.explain(self._vmid, self._login, code, report, started)
         lost = " The command had begun and may have run on." if started else ""
         return AnsibleConnectionFailure(failure.message + lost)
 

@@ -29,9 +29,11 @@ CONTAINER_ENVIRONMENT = (
     "container=lxc",
 )
 
-# Runs on the node: $1 nonce, $2 vmid, $3 auto|lxc-attach|pct, $4 '' or the nvidia-smi to ask, $5 its deadline in
-# seconds, then the command for the container. Needs sh alone; PATH is completed because a command given to ssh gets
-# no login shell's PATH.
+# Runs on the node: $1 nonce, $2 vmid, $3 auto or a way in, $4 '' or the nvidia-smi to ask, $5 its deadline in seconds,
+# then the command for the container. Needs sh alone; PATH is completed because a command given to ssh gets no login
+# shell's PATH. sudo is asked about a program together with what it would be given, since a rule may name that too.
+# Where it allows nothing, or would not even say so without a password, the narrowest way is tried for its own words. A
+# login that has trainops-enter alone ($look is empty then) asks root for nothing else, since that would be refused.
 _ON_NODE = r"""
 nonce=$1 id=$2 enter=$3 smi=$4 deadline=$5
 shift 5
@@ -41,23 +43,40 @@ export PATH LC_ALL
 say() { printf '%s %s\n' "$nonce" "$*" >&2; }
 where() {
   say host "$(uname -n)"
-  $run find /etc/pve/nodes -name "$id.conf" 2>/dev/null | while read -r conf; do say conf "$conf"; done
+  $look find /etc/pve/nodes -name "$id.conf" 2>/dev/null | while read -r conf; do say conf "$conf"; done
 }
 have() { command -v "$1" >/dev/null 2>&1; }
-run=
-may() { have "$1"; }
+may() {
+  case $1 in
+    pct) set -- pct exec "$id" -- /usr/bin/env ;;
+    trainops-enter) set -- trainops-enter "$id" run /usr/bin/env ;;
+    *) set -- lxc-attach -n "$id" --clear-env -- /usr/bin/env ;;
+  esac
+  have "$1" || return 1
+  [ -n "$run" ] || return 0
+  tool=$(command -v "$1")
+  shift
+  $run -l "$tool" "$@" >/dev/null 2>&1
+}
+run= look=
 if [ "$(id -u)" != 0 ]; then
   run='sudo -n'
   have sudo || { say missing sudo; exit 1; }
-  may() { have "$1" && sudo -n -l "$(command -v "$1")" >/dev/null 2>&1; }
 fi
 if [ "$enter" = auto ]; then
   enter=lxc-attach
-  may lxc-attach || { may pct && enter=pct; }
+  [ -n "$run" ] && have trainops-enter && enter=trainops-enter
+  for way in lxc-attach ${run:+trainops-enter} pct; do
+    may "$way" && enter=$way && break
+  done
 fi
 have "$enter" || { say missing "$enter"; exit 1; }
 say enter "$enter"
-state=$($run lxc-info -n "$id" -s -H 2>&1)
+[ -z "$run" ] || say by sudo
+case $enter in
+  trainops-enter) state=$($run trainops-enter "$id" state 2>&1) ;;
+  *) look=$run state=$($run lxc-info -n "$id" -s -H 2>&1) ;;
+esac
 case $state in
   STOPPED|STARTING|STOPPING|ABORTING|FREEZING|FROZEN|THAWED|*"doesn't exist"*)
     say state "$state"
@@ -65,10 +84,11 @@ case $state in
     exit 1 ;;
 esac
 if [ -n "$smi" ]; then
-  ( node_view </dev/null 2>/dev/null | sed "s/^/$nonce view /" >&2 ) &
+  ( run=$look; node_view </dev/null 2>/dev/null | sed "s/^/$nonce view /" >&2 ) &
 fi
 case $enter in
   pct) $run pct exec "$id" -- "$@" ;;
+  trainops-enter) $run trainops-enter "$id" run "$@" ;;
   *) $run lxc-attach -n "$id" --clear-env -- "$@" ;;
 esac
 rc=$?

@@ -74,11 +74,14 @@ class Session(Protocol):
     process: subprocess.Popen[bytes]
     place: str
 
-    def ending(self, report: Report) -> int | None:
-        """The exit status with which the worker's Python left, 128 + N for signal N; None when it was never started."""
+    def ending(self, report: Report, begun: bool) -> int | None:
+        """The exit status with which the worker's Python left, 128 + N for signal N; None when it was never started.
 
-    def failure(self, report: Report) -> Failure:
-        """Why it was never started."""
+        ``begun`` says that the worker was heard: its words on stderr tell nothing of the way then.
+        """
+
+    def failure(self, report: Report, begun: bool) -> Failure:
+        """Why it was never started, or how it was lost."""
 
 
 class Connection(Protocol):
@@ -147,11 +150,11 @@ class _LocalSession:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
 
-    def ending(self, report: Report) -> int | None:
+    def ending(self, report: Report, begun: bool) -> int | None:
         code = self.process.returncode
         return 128 - code if code < 0 else code
 
-    def failure(self, report: Report) -> Failure:
+    def failure(self, report: Report, begun: bool) -> Failure:
         return Failure("python-failed", report.text)
 
 
@@ -276,9 +279,9 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
 
 def _lost(session: Session, reader: Reader, report: Report, python: str) -> Exception:
     """Why there is no result: the way, the interpreter, the worker or what it worked on."""
-    status = session.ending(report)
+    status = session.ending(report, reader.hello)
     if status is None and not reader.broken:
-        failure = session.failure(report)
+        failure = session.failure(report, reader.hello)
         return ConnectionLost(failure.message) if reader.hello else _NotStarted(failure)
     lines = report.text.strip().splitlines()
     how = f"{reader.broken}, so it was ended" if reader.broken else _ending(status or 0)

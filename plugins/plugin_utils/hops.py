@@ -82,33 +82,37 @@ _SSH = (
 )
 
 _SUDO = (
-    _Known("a password is required|a terminal is required", "no-sudo", "its sudo wants a password"),
+    _Known("you must have a tty|a terminal is required to run", "no-sudo", "sudo there wants a terminal (requiretty)"),
+    _Known(
+        "a password is required|a terminal is required", "no-sudo", "sudo there does not allow it without a password"
+    ),
     _Known(
         "not allowed to (?:execute|run)|not in the sudoers|may not run sudo",
         "no-sudo",
-        "its sudo rules do not allow it",
+        "the rules of sudo there do not allow it",
     ),
 )
+_TERMINAL = _SUDO[0]
 
 
-def explain(vmid: int, login: Login, returncode: int | None, report: Report) -> Failure:
-    """Why the command did not run in the container, from what ssh, the node's shell and the tools there said."""
+def explain(vmid: int, login: Login, returncode: int | None, report: Report, begun: bool = False) -> Failure:
+    """Why the command did not run in the container, from what ssh, the node's shell and the tools there said.
+
+    ``begun`` says that it did run: what was said may be the container's own words then, and tells nothing of the way.
+    """
     if "missing" in report.facts:
         return _missing(login, report.facts["missing"])
     refused = next((known for known in _SUDO if re.search(known.pattern, report.text)), None)
-    if refused:
-        return Failure(
-            refused.code,
-            f"on node {login}: the login may not enter containers, {refused.sentence}: log in as root, or allow this "
-            f"user lxc-attach or pct with NOPASSWD in the node's sudoers. It said: {last_line(report.text)}",
-        )
+    if refused and "by" in report.facts and not begun:
+        return _refused(vmid, login, refused, last_line(report.text))
     if "state" in report.facts:
         return _not_running(vmid, login, report, report.facts["state"])
     if "enter" not in report.facts:
-        return _ssh(login, report.text)
-    if re.search(r"Configuration file 'nodes/\S+' does not exist", report.text):
+        # ssh's own failures end with 255, anything else is the status of what the login shell did instead.
+        return _ssh(login, report.text) if returncode in (255, None) else _no_shell(login, returncode, report.text)
+    if not begun and re.search(r"Configuration file 'nodes/\S+' does not exist", report.text):
         return _not_running(vmid, login, report, "doesn't exist")
-    if re.search("not running|[Ff]ailed to get init pid", report.text):
+    if not begun and re.search("not running|[Ff]ailed to get init pid", report.text):
         return _not_running(vmid, login, report, "STOPPED")
     said = last_line(report.text) or f"exit status {returncode}"
     if "left" not in report.facts:
@@ -123,14 +127,19 @@ def explain(vmid: int, login: Login, returncode: int | None, report: Report) -> 
 
 # What the tools that enter a container print when they could not; a command's own exit status says nothing then.
 _NOT_ENTERED = re.compile(
-    r"^lxc-attach: |^container '\d+' not running|^Configuration file '|^sudo: |^can't lock file|not allowed to", re.M
+    r"^lxc-attach: |^trainops-enter: |^container '\d+' not running|^Configuration file '|^sudo: |^can't lock file"
+    "|not allowed to",
+    re.M,
 )
 
 
-def ending(report: Report) -> int | None:
-    """The status with which a command in the container left (128 + N for signal N), None when it was not run there."""
+def ending(report: Report, begun: bool = False) -> int | None:
+    """The status with which a command in the container left (128 + N for signal N), None when it was not run there.
+
+    ``begun`` as for :func:`explain`.
+    """
     left = report.facts.get("left", "")
-    if not report.entered or not left.isdigit() or _NOT_ENTERED.search(report.text):
+    if not report.entered or not left.isdigit() or (not begun and _NOT_ENTERED.search(report.text)):
         return None
     return int(left)
 
@@ -146,11 +155,39 @@ def last_line(text: str) -> str:
     return visible(lines[-1]) if lines else ""
 
 
+def _refused(vmid: int, login: Login, why: _Known, said: str) -> Failure:
+    if why is _TERMINAL:
+        fix = f"have an admin of the node add 'Defaults:{login.user or 'USER'} !requiretty' to its sudoers"
+    else:
+        fix = (
+            "log in as root, or have an admin of the node allow this user trainops-enter for that container "
+            "(docs/logins.md)"
+        )
+    text = f"on node {login}: the login may not enter container {vmid}, {why.sentence}: {fix}. It said: {said}"
+    return Failure(why.code, text)
+
+
+def _no_shell(login: Login, status: int, text: str) -> Failure:
+    return Failure(
+        "no-shell",
+        f"on node {login}: the login shell did not run the command that was sent (exit status {status}): have an admin "
+        f"there give the user one that runs /bin/sh (usermod -s /bin/bash {login.user or 'USER'}), and put no command= "
+        f"before its key. It said: {last_line(text) or 'nothing'}",
+    )
+
+
 def _missing(login: Login, tool: str) -> Failure:
     if tool == "sudo":
         return Failure(
             "no-sudo",
-            f"on node {login}: this login is not root and the node has no sudo: log in as root, or install sudo there",
+            f"on node {login}: this login is not root and the node has no sudo: log in as root, or have an admin there "
+            "install it (apt-get install sudo) and allow this user what docs/logins.md says",
+        )
+    if tool == "trainops-enter":
+        return Failure(
+            "no-tool",
+            f"on node {login}: there is no trainops-enter: have an admin of the node install it (docs/logins.md), or "
+            "leave proxmox_enter out",
         )
     return Failure(
         "no-tool",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import enter
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_view import SCRIPT
 
 NONCE = "0123456789abcdef"
 RUN_INSIDE = 'shift 2; while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
@@ -102,6 +103,78 @@ def test_auto_takes_pct_where_sudo_allows_only_that(node: Node) -> None:
     done = node(inside("true"), id="echo 1000", sudo=sudo, lxc_info="echo RUNNING", lxc_attach="exit 1", pct=RUN_INSIDE)
     report = enter.read_report(done.stderr, NONCE)[0]
     assert (report.facts["enter"], report.status) == ("pct", 0)
+
+
+RULES = 'shift; if [ "$1" = -l ]; then shift; case "$*" in {}) exit 0;; *) exit 1;; esac; fi; exec "$@"'
+ENTER = '[ "$1 $2" = "200 run" ] && shift 2 && exec "$@"; [ "$1 $2" = "200 state" ] && echo RUNNING'
+
+
+@pytest.mark.parametrize(
+    ("allowed", "way"),
+    [
+        ("*/lxc-attach*", "lxc-attach"),
+        ("*'/lxc-attach -n 200 --clear-env -- /usr/bin/env'", "lxc-attach"),
+        ("*'/trainops-enter 200 run'*", "trainops-enter"),
+        ("*/trainops-enter*|*/pct*", "trainops-enter"),
+        ("*/pct*", "pct"),
+        # The rules may not even be asked for without a password although they allow it: sudo's listpw.
+        ("nothing", "trainops-enter"),
+    ],
+)
+def test_auto_takes_the_first_way_that_sudo_allows_with_its_arguments(node: Node, allowed: str, way: str) -> None:
+    tools = {"lxc_info": "echo RUNNING", "lxc_attach": RUN_INSIDE, "pct": RUN_INSIDE, "trainops_enter": ENTER}
+    done = node(inside("true"), id="echo 1000", sudo=RULES.format(allowed), **tools)
+    report = enter.read_report(done.stderr, NONCE)[0]
+    assert (report.facts["enter"], report.facts["by"], report.status) == (way, "sudo", 0)
+
+
+def test_root_takes_no_helper(node: Node) -> None:
+    done = node(inside("true"), id="echo 0", lxc_info="echo RUNNING", lxc_attach=RUN_INSIDE, trainops_enter="exit 9")
+    report = enter.read_report(done.stderr, NONCE)[0]
+    assert (report.facts["enter"], "by" in report.facts, report.status) == ("lxc-attach", False, 0)
+
+
+def test_a_login_with_the_helper_alone_asks_root_for_nothing_else(node: Node, tmp_path: Path) -> None:
+    sudo = f'echo "$*" >>{tmp_path}/asked; ' + RULES.format("*/trainops-enter*")
+    view = enter.View('$run sh -c "echo seen"', "/opt/smi", 5)
+    done = node(inside("exit 3"), view=view, id="echo 1000", sudo=sudo, lxc_attach="exit 1", trainops_enter=ENTER)
+    report = enter.read_report(done.stderr, NONCE)[0]
+    assert (report.status, report.view) == (3, ["seen"])
+    ran = [line.split()[:4] for line in (tmp_path / "asked").read_text().splitlines() if line.startswith("-n ")]
+    assert [words for words in ran if words[1] != "-l"] == [
+        ["-n", "trainops-enter", "200", "state"],
+        ["-n", "trainops-enter", "200", "run"],
+    ]
+
+
+def test_the_helper_tells_a_frozen_container(node: Node) -> None:
+    done = node(inside("true"), id="echo 1000", sudo=RULES.format("*"), trainops_enter="echo FROZEN")
+    report = enter.read_report(done.stderr, NONCE)[0]
+    assert (report.facts["state"], report.facts["enter"], done.stdout) == ("FROZEN", "trainops-enter", b"")
+
+
+def in_fish(line: str) -> list[str]:
+    """The words that the shell fish makes of a line: in its single quotes a backslash escapes itself and a quote."""
+    words, quote, rest = [""], "", list(line)
+    while rest:
+        char = rest.pop(0)
+        if quote == "'" and char == "\\" and rest[0] in "\\'":
+            words[-1] += rest.pop(0)
+        elif quote:
+            quote, words[-1] = ("", words[-1]) if char == quote else (quote, words[-1] + char)
+        elif char in "'\"":
+            quote = char
+        elif char == " ":
+            words.append("")
+        else:
+            words[-1] += char
+    return words
+
+
+@pytest.mark.parametrize("command", ["plain", "it's", "back\\slash", "two\\\\", "end\\'", "new\nline"])
+def test_fish_as_the_login_shell_reads_the_same_words(command: str) -> None:
+    line = enter.node_command(200, inside(command), nonce=NONCE, view=enter.View(SCRIPT, "/opt/smi", 5))
+    assert in_fish(line) == shlex.split(line)
 
 
 def test_a_login_without_sudo_says_so(node: Node) -> None:

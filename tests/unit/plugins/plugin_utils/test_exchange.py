@@ -356,7 +356,9 @@ class _BesideAView:
         words = ["sh", "-c", script, "sh", str(self._folder / "go"), self._view, nonce, *argv]
         pipe = subprocess.PIPE
         with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process, ended(process):
-            yield types.SimpleNamespace(process=process, place="there", ending=lambda _report: process.returncode)
+            yield types.SimpleNamespace(
+                process=process, place="there", ending=lambda _report, _begun: process.returncode
+            )
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Login, explain
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Login, ending, explain
 
 LOGIN = Login("10.1.2.6", "root", 22)
 ENTERED = {"enter": "lxc-attach", "left": "1"}
+BY_SUDO = {**ENTERED, "by": "sudo"}
 PVE2 = ["/etc/pve/nodes/pve2/lxc/200.conf"]
 
 CASES = [
@@ -25,8 +26,10 @@ CASES = [
     ({}, [], "", "ssh-failed", "nothing"),
     ({"missing": "sudo"}, [], "", "no-sudo", "log in as root"),
     ({"missing": "lxc-attach"}, [], "", "no-tool", "Proxmox VE node"),
-    ({"enter": "lxc-attach"}, [], "sudo: a password is required", "no-sudo", "NOPASSWD"),
-    (ENTERED, [], "Sorry, user ops is not allowed to execute '/usr/bin/lxc-attach -n 200'", "no-sudo", "sudoers"),
+    ({"missing": "trainops-enter"}, [], "", "no-tool", "proxmox_enter"),
+    (BY_SUDO, [], "sudo: a password is required", "no-sudo", "trainops-enter for that container (docs/logins.md)"),
+    (BY_SUDO, [], "Sorry, user ops is not allowed to execute '/usr/bin/lxc-attach -n 200'", "no-sudo", "rules of sudo"),
+    (BY_SUDO, [], "sudo: sorry, you must have a tty to run sudo", "no-sudo", "'Defaults:root !requiretty'"),
     ({**ENTERED, "state": "STOPPED", "host": "pve1"}, [], "", "stopped", "pct start 200"),
     ({**ENTERED, "state": "FROZEN", "host": "pve1"}, [], "", "frozen", "lxc-unfreeze -n 200"),
     ({**ENTERED, "state": "200 doesn't exist", "host": "pve1"}, [], "", "no-container", "proxmox_vmid"),
@@ -57,7 +60,7 @@ CASES = [
 def test_each_text_is_one_failure_with_its_fix(
     facts: dict[str, str], configs: list[str], text: str, code: str, says: str
 ) -> None:
-    failure = explain(200, LOGIN, 1, Report(facts=facts, configs=configs, text=text))
+    failure = explain(200, LOGIN, 1 if facts else 255, Report(facts=facts, configs=configs, text=text))
     assert failure.code == code
     assert says in failure.message
     assert "10.1.2.6" in failure.message
@@ -68,6 +71,41 @@ def test_only_a_connection_that_was_closed_early_is_worth_another_try() -> None:
         code: explain(200, LOGIN, 255, Report(text=text)).retry for facts, _c, text, code, _s in CASES if not facts
     }
     assert [code for code, retry in texts.items() if retry] == ["connection-lost"]
+
+
+@pytest.mark.parametrize("text", ["", "rbash: line 1: exec: restricted", "Unmatched '\"'.", "\x1b[2Jgone"])
+@pytest.mark.parametrize("status", [0, 1, 127])
+def test_a_shell_that_did_something_else_is_told_from_a_failure_of_ssh(text: str, status: int) -> None:
+    failure = explain(200, Login("10.1.2.6", "ops", 22), status, Report(text=text))
+    assert failure.code == "no-shell"
+    assert f"(exit status {status}): have an admin there give the user one" in failure.message
+    assert "usermod -s /bin/bash ops" in failure.message
+    assert "\x1b" not in failure.message
+
+
+# What whoever is root in a container may print on stderr to be taken for the node's own words.
+SPOKEN = [
+    "sudo: a password is required",
+    "sudo: sorry, you must have a tty to run sudo",
+    "Sorry, user root is not allowed to execute '/bin/sh'",
+    "Configuration file 'nodes/pve1/lxc/200.conf' does not exist",
+    "container '200' not running!",
+    "lxc-attach: 200: Failed to get init pid",
+]
+
+
+@pytest.mark.parametrize("text", SPOKEN)
+@pytest.mark.parametrize("facts", [ENTERED, BY_SUDO])
+def test_a_container_that_was_entered_cannot_speak_for_the_node(facts: dict[str, str], text: str) -> None:
+    failure = explain(200, LOGIN, 1, Report(facts=facts, text=text), begun=True)
+    assert failure.code == "attach-refused"
+    assert "have an admin" not in failure.message
+    assert ending(Report(facts=facts, text=text), begun=True) == 1
+    assert ending(Report(facts=facts, text=text)) is None
+
+
+def test_roots_way_never_led_over_sudo() -> None:
+    assert explain(200, LOGIN, 1, Report(facts=ENTERED, text=SPOKEN[0])).code == "attach-refused"
 
 
 def test_a_login_shows_user_and_an_unusual_port() -> None:
