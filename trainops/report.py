@@ -54,7 +54,9 @@ def _node(found: Found) -> Iterator[Row]:
     if node is None:
         return
     enters = ", ".join(node["may_enter"])
-    how = f"{node['login']} may enter containers by {enters}" if enters else f"{node['login']} may not enter containers"
+    only = node.get("may_enter_only")
+    which = f"{', '.join(map(str, only))} alone" if only else "containers"
+    how = f"{node['login']} may enter {which} by {enters}" if enters else f"{node['login']} may not enter containers"
     version = f", Proxmox VE {node['pve_version']}" if node["pve_version"] else ""
     yield "node", [f"{node['node']} at {found.target.address}{version}; {how}"]
     kinds: dict[str, list[int]] = {}

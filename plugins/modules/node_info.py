@@ -88,6 +88,14 @@ may_enter:
   type: list
   elements: str
   sample: [lxc-attach, pct]
+may_enter_only:
+  description:
+    - Ids of the containers that this login may enter where it has the helper C(trainops-enter) alone.
+    - Null where it may enter any or none, see RV(may_enter).
+  returned: success
+  type: list
+  elements: int
+  sample: [200]
 pve_version:
   description: Version of the package C(pve-manager), null when it is not known.
   returned: success

@@ -48,6 +48,12 @@ for tool in lxc-attach pct; do
   [ -z "$run" ] || sudo -n -l "$path" >/dev/null 2>&1 || continue
   printf '=== may-%s %s\n' "$tool" "$path"
 done
+if [ -n "$run" ] && path=$(command -v trainops-enter); then
+  printf '=== may-trainops-enter %s\n' "$path"
+  for id in $(sudo -n -l 2>/dev/null | grep -o '/trainops-enter [0-9]*' | cut -d ' ' -f 2 | sort -u); do
+    sudo -n -l "$path" "$id" run /usr/bin/env >/dev/null 2>&1 && echo "$id"
+  done
+fi
 [ -d "$folder" ] || { echo '=== foreign'; exit 0; }
 printf '=== manager %s\n' "$(dpkg-query -W -f '${Version}' pve-manager 2>/dev/null)"
 read='@READ@'
@@ -58,6 +64,7 @@ read='@READ@'
 )
 
 _TOOLS = ("lxc-attach", "pct")  # the quicker one first
+_HELPER = "trainops-enter"
 
 
 @dataclass(frozen=True)
@@ -78,11 +85,15 @@ class Config:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What the script found; ``readable`` says whether every configuration could be read."""
+    """What the script found; ``readable`` says whether every configuration could be read.
+
+    ``only`` are the containers that a login may enter which has no way but the helper's.
+    """
 
     node: str
     login: str
     may_enter: tuple[str, ...] = ()
+    only: tuple[int, ...] = ()
     is_node: bool = False
     version: str | None = None
     readable: bool = True
@@ -96,10 +107,13 @@ def parse_node_facts(text: str) -> NodeFacts:
     ids = [int(found[1]) for line in _lines(sections, "ids") if (found := re.search(r"/(\d+)\.conf$", line))]
     lines = _configs(_lines(sections, "configs"))
     states = dict(_states(_lines(sections, "states")))
+    tools = tuple(tool for tool in _TOOLS if f"may-{tool}" in given)
+    only = () if tools else tuple(sorted({int(one) for one in _lines(sections, f"may-{_HELPER}") if one.isdecimal()}))
     return NodeFacts(
         node=given.get("node", ""),
         login=given.get("login", ""),
-        may_enter=tuple(tool for tool in _TOOLS if f"may-{tool}" in given),
+        may_enter=(_HELPER,) if only else tools,
+        only=only,
         is_node="ids" in given,
         version=given.get("manager") or None,
         readable=all(vmid in lines for vmid in ids),

@@ -37,6 +37,7 @@ def node_result(facts: NodeFacts, found: Snapshot, login: Login) -> dict[str, An
         "node": visible(facts.node),
         "login": visible(facts.login),
         "may_enter": list(facts.may_enter),
+        "may_enter_only": list(facts.only) if facts.only else None,
         "pve_version": facts.version and visible(facts.version),
         "containers": containers,
         **found.as_result(),
@@ -70,7 +71,8 @@ def _line(facts: NodeFacts, containers: Sequence[dict[str, Any]], found: Snapsho
     running = sum(one["state"] != "stopped" for one in containers)
     idle = sum(gpu.verdict == "idle" for gpu in found.gpus)
     gpus = f"{_some(len(found.gpus), 'GPU')}, {idle} idle" if found.gpus else "no GPU could be read"
-    how = f"may enter by {facts.may_enter[0]}" if facts.may_enter else "may not enter containers"
+    which = f" {', '.join(map(str, facts.only))} alone," if facts.only else ""
+    how = f"may enter{which} by {facts.may_enter[0]}" if facts.may_enter else "may not enter containers"
     return (
         f"{visible(facts.node)}: {_some(len(containers), 'container')}, {running} running; {gpus}; "
         f"{visible(facts.login)} {how}"
@@ -85,13 +87,13 @@ def _warnings(facts: NodeFacts, found: Snapshot, login: Login) -> list[str]:
     told = list(found.warnings)
     if not facts.may_enter:
         told.append(
-            f"on node {login}: this login may enter no container: log in as root, or allow this user lxc-attach or pct "
-            "with NOPASSWD in the node's sudoers"
+            f"on node {login}: this login may enter no container: log in as root, or have an admin of the node allow "
+            "this user trainops-enter for one (docs/logins.md)"
         )
     if not facts.readable:
         told.append(
             f"on node {login}: this login may not read the containers' configurations, so names and GPUs of some are "
-            "missing: log in as root, or allow this user sh with NOPASSWD in the node's sudoers"
+            "missing: log in as root, or as a user with sudo for everything"
         )
     if found.view == "partial" and found.gpus:
         told.append(f"on node {login}: who holds GPUs is told as far as this login sees: {found.view_reason}")

@@ -141,6 +141,20 @@ def test_a_login_that_sees_little_is_told_so() -> None:
     assert "?" in result["table"]
 
 
+HELPER = "=== node pve1\n=== may-trainops-enter /usr/local/sbin/trainops-enter\n200\n1201\n200\nx\n=== ids\n"
+
+
+def test_a_login_that_may_enter_some_containers_alone() -> None:
+    result = node_result(parse_node_facts("=== login one\n" + HELPER), two(), LOGIN)
+    assert (result["may_enter"], result["may_enter_only"]) == (["trainops-enter"], [200, 1201])
+    assert result["summary"].endswith("; one may enter 200, 1201 alone, by trainops-enter")
+
+
+def test_who_may_enter_any_container_needs_no_helper() -> None:
+    result = node_result(parse_node_facts("=== login ops\n=== may-pct /usr/sbin/pct\n" + HELPER), two(), LOGIN)
+    assert (result["may_enter"], result["may_enter_only"]) == (["pct"], None)
+
+
 def test_no_node_is_one_sentence() -> None:
     with pytest.raises(StepError) as caught:
         node_result(
