@@ -12,8 +12,8 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
+    Kinds,
     config_problems,
-    kinds,
     left_out_modules,
     outcome,
     sources,
@@ -25,6 +25,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import a
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import limits_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import room, teller
 
 display = Display()
@@ -37,10 +38,17 @@ class ActionModule(NamedStep):
         """Look at the project, have the interpreter check its sources, and put everything that was found together."""
         check_numbers(options)
         understood(options["select"], options["count"])
+        sorter = Kinds()
         project = read_project(
-            options["project"], options["exclude"], os.getcwd(), options["shared"], options["name"] or ""
+            options["project"],
+            options["exclude"],
+            os.getcwd(),
+            options["shared"],
+            options["name"] or "",
+            limits_of(options),
+            sorter,
         )
-        kind = kinds(project.files)
+        kind = sorter.of(project.files)
         config, unread = config_problems(project.files, kind)
         params = {
             "root": os.path.normpath(options["root"]) if options["root"] else None,

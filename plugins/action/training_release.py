@@ -19,6 +19,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import A
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import project_name, read_project
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import limits_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
     check_options,
     progress_text,
@@ -52,7 +53,12 @@ class ActionModule(NamedStep):
 
     def _release(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         project = read_project(
-            options["project"], options["exclude"], os.getcwd(), options["shared"], options["name"] or ""
+            options["project"],
+            options["exclude"],
+            os.getcwd(),
+            options["shared"],
+            options["name"] or "",
+            limits_of(options),
         )
         for warning in project.warnings:
             display.warning(warning)

@@ -105,6 +105,7 @@ options:
     default: 5
 extends_documentation_fragment:
   - trainops.proxmox.gpus
+  - trainops.proxmox.limits
 attributes:
   check_mode:
     description: It changes nothing, so it does the same in check mode.

@@ -122,6 +122,8 @@ options:
     description: Python 3.9 or newer in the container that does the work, a path.
     type: str
     default: /usr/bin/python3
+extends_documentation_fragment:
+  - trainops.proxmox.limits
 attributes:
   check_mode:
     description: Predicts what the run then does, its errors too, and writes nothing.

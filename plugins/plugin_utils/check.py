@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import PARSERS, Problem
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import check_wish, held_by_runs
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
@@ -59,21 +59,21 @@ def kind_of(path: str, head: bytes) -> str | None:
     return SHELL if _SHEBANG_SHELL.match(head) else kind
 
 
-def kinds(entries: Iterable[Entry]) -> dict[str, str]:
-    """The kind of each file of a project that has one, by path."""
-    found = {}
-    for entry in entries:
-        if entry.type == "file" and (kind := kind_of(entry.path, _head(entry.source))):
-            found[entry.path] = kind
-    return found
+class Kinds:
+    """Sorts the files of a project while it is read, and has only those read that the check needs."""
 
+    def __init__(self) -> None:
+        self._found: dict[str, str | None] = {}
 
-def _head(source: str) -> bytes:
-    try:
-        with open(source, "rb") as stream:
-            return stream.read(_HEAD)
-    except OSError as error:
-        raise SourceChanged(f"{source}: {error.strerror}: it was there a moment ago; try again") from error
+    def __call__(self, entry: Entry, head: bytes) -> bool:
+        """Whether the content of a file matters; ``head`` are its first bytes."""
+        kind = self._found[entry.path] = kind_of(entry.path, head[:_HEAD])
+        return kind in (PYTHON, SHELL) or (kind in PARSERS and entry.size <= MAX_CONFIG)
+
+    def of(self, entries: Iterable[Entry]) -> dict[str, str]:
+        """The kind of each file that has one, by path."""
+        files = (entry.path for entry in entries if entry.type == "file")
+        return {path: kind for path in files if (kind := self._found.get(path))}
 
 
 def worker_files(entries: Iterable[Entry], kind: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -140,8 +140,7 @@ def config_problems(entries: Iterable[Entry], kind: Mapping[str, str]) -> tuple[
         if entry.size > MAX_CONFIG:
             unread.append({"file": entry.path, "why": f"larger than {MAX_CONFIG >> 20} MiB"})
             continue
-        with open(entry.source, "rb") as stream:
-            problems += _softened(entry.path, parser(entry.path, stream.read()))
+        problems += _softened(entry.path, parser(entry.path, b"".join(read_bytes(entry))))
     return problems, unread
 
 

@@ -4,59 +4,52 @@
 
 """A project on the controller: which files it has, where each goes, and what is left out.
 
-What is read is the working tree as it is now, committed or not. Modes are reduced to what matters (private or readable
-by all, executable or not), so that the same files have the same release id from every checkout, whatever its umask.
+What is read is the working tree as it is now, committed or not, and all of it as it was at one moment. Modes are
+reduced to what matters (private or readable by all, executable or not), so that the same files have the same release id
+from every checkout, whatever its umask.
 """
 
 from __future__ import annotations
 
+import errno
+import functools
 import hashlib
 import os
 import posixpath
-import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import release_id, together
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.git import WorkTree, read_work_tree
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import (
-    is_environment,
-    is_package,
-    left_out,
-    left_out_by_content,
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import left_out_by_content
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import Limits
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_walk import (
+    Entry,
+    Part,
+    Signature,
+    Taken,
+    Walk,
+    parents,
+    signature_of,
+    unreadable,
 )
 
+__all__ = ["Entry", "Measured", "Project", "measure_project", "project_name", "read_bytes", "read_project"]
+
 _CHUNK = 256 * 1024
+_HEAD = 4096  # bytes that tell what a file is
 _TRIES = 3
+_TICK_NS = 20_000_000  # file systems stamp by a clock that may stand still so long
 _GENERIC = ("scripts", "src", "code")  # a folder's name that says nothing: its parent's is the project's
 _NAME_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One file, folder, link or shared name of a release.
-
-    path: where it goes, relative to the root, with slashes; source: the file on the controller; type: file, dir, link
-    or shared; mode: permission bits; size: bytes; sha256: hex, of files only; target: what a link says.
-    """
-
-    path: str
-    source: str
-    type: str
-    mode: int = 0
-    size: int = 0
-    sha256: str = ""
-    target: str | None = None
-
-    def row(self) -> dict[str, Any]:
-        """The entry as the worker and the release id know it."""
-        if self.type == "file":
-            return {"path": self.path, "type": "file", "mode": self.mode, "size": self.size, "sha256": self.sha256}
-        if self.type == "link":
-            return {"path": self.path, "type": "link", "target": self.target}
-        return {"path": self.path, "type": self.type, **({"mode": self.mode} if self.type == "dir" else {})}
+#: Receives the bytes of files that were read, the bytes of all, and those of the file that is being read.
+Reading = Callable[[int, int, int], None]
+#: Whether the content of a file matters, from its entry and its first bytes.
+Wanted = Callable[[Entry, bytes], bool]
 
 
 @dataclass(frozen=True)
@@ -85,35 +78,41 @@ class Project:
         return release_id(self.rows)
 
 
-@dataclass(frozen=True)
-class _Part:
-    source: str
-    dest: str
-
-
-def read_project(spec: Any, exclude: Sequence[str], cwd: str, shared: Sequence[str] = (), name: str = "") -> Project:
-    """Read a project.
+def read_project(
+    spec: Any,
+    exclude: Sequence[str],
+    cwd: str,
+    shared: Sequence[str] = (),
+    name: str = "",
+    limits: Limits | None = None,
+    wanted: Wanted | None = None,
+    reading: Reading | None = None,
+) -> Project:
+    """Read a project as it was at one moment.
 
     spec: a path, or a list of paths and of {src, dest}. A folder means what is in it, a file itself; ``dest`` is a
     folder for a folder's content, the new path (or a folder, with a slash at its end) for a file. Relative paths count
     from ``cwd``. ``exclude``: glob patterns. ``shared``: top-level names that live in the root, outside of every
-    release.
+    release. ``limits``: what is more is refused before anything is read. With ``wanted`` only the files for which it
+    holds are read, and all others have no sha256: there is no release id then.
 
-    Raises OptionError naming every path that cannot be shipped, and SourceChanged for a file that changes all the time.
+    Raises OptionError naming every path that cannot be shipped, and SourceChanged for a project that changes all the
+    time.
     """
     parts = _parts(spec, cwd)
-    reading = _Reading(exclude, frozenset(_shared_name(one) for one in shared))
-    for part in parts:
-        reading.add(part)
-    reading.finish()
-    files = [*reading.entries.values(), *(Entry(one, "", "shared") for one in sorted(reading.shared))]
-    return Project(
-        name=_checked_name(name or _default_name(parts)),
-        files=sorted(files, key=lambda entry: entry.path),
-        ignored=sorted(reading.ignored),
-        commit=next((tree.commit for tree in reading.trees if tree.commit), None),
-        dirty=any(reading.dirty) if any(tree.commit for tree in reading.trees) else None,
-        warnings=[tree.warning for tree in reading.trees if tree.warning],
+    names = frozenset(_shared_name(one) for one in shared)
+    found = _checked_name(name or _default_name(parts))
+    contents: dict[tuple[str, Signature], _Content] = {}
+    moved: list[str] = []
+    for _try in range(_TRIES):
+        walk = _walked(parts, exclude, names, limits or Limits())
+        _let_the_clock_tick(walk)
+        moved = _read_all(walk, contents, wanted, reading) or walk.moved()
+        if not moved:
+            return _project(found, walk, contents)
+    more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+    raise SourceChanged(
+        f"{moved[0]}{more} keeps changing while it is read: stop what writes it, or leave it out with training_exclude"
     )
 
 
@@ -142,22 +141,21 @@ def measure_project(
     Files that are left out by their content, such as vaults, count. Raises OptionError for what is no project at all.
     """
     parts = _parts(spec, cwd)
-    reading = _Measuring(exclude, frozenset(_shared_name(one) for one in shared))
+    walk = Walk(exclude, frozenset(_shared_name(one) for one in shared))
     for part in parts:
-        reading.add(part)
-    problems = sorted(set(reading.problems))
+        walk.add(part)
+    problems = sorted(set(walk.problems))
     found: str | None = None
     try:
         found = _checked_name(name or _default_name(parts))
     except OptionError as error:
         problems.append(str(error))
-    files = sorted((entry.path, entry.size) for entry in reading.entries.values() if entry.type == "file")
     return Measured(
         name=found,
-        files=files,
-        paths=reading.paths,
-        names=sorted({path.partition("/")[0] for path in reading.entries}),
-        ignored=sorted(reading.ignored),
+        files=sorted(walk.files()),
+        paths=walk.paths,
+        names=sorted({path.partition("/")[0] for path in walk.entries}),
+        ignored=sorted(walk.ignored),
         problems=problems,
     )
 
@@ -167,24 +165,39 @@ def project_name(spec: Any, cwd: str) -> str:
     return _checked_name(_default_name(_parts(spec, cwd)))
 
 
-def read_bytes(entry: Entry) -> Iterator[bytes]:
-    """A file's bytes in chunks. Raises SourceChanged at the end when they are not those that the entry promises."""
-    whole, size = hashlib.sha256(), 0
+def _open_again(entry: Entry) -> int:
+    """A descriptor of the file that an entry was read from. Raises SourceChanged when that is no longer there."""
     try:
-        with open(os.open(entry.source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as stream:
-            while data := stream.read(_CHUNK):
-                size += len(data)
-                if size > entry.size:
-                    break
-                whole.update(data)
-                yield data
+        fd = _open(entry.source)
     except OSError as error:
         raise SourceChanged(f"{entry.source}: {error.strerror}: it was there a moment ago; deploy again") from error
-    if (size, whole.hexdigest()) != (entry.size, entry.sha256):
-        raise SourceChanged(f"{entry.source} changed while it was sent: nothing went live; deploy again")
+    if entry.signature and signature_of(os.fstat(fd)) != entry.signature:
+        os.close(fd)
+        raise _changed(entry)
+    return fd
 
 
-def _parts(spec: Any, cwd: str) -> list[_Part]:
+def read_bytes(entry: Entry) -> Iterator[bytes]:
+    """A file's bytes in chunks. Raises SourceChanged when it is not, or does not stay, the file that was read.
+
+    The bytes are not hashed again: whoever receives them compares them with the entry's sha256.
+    """
+    size = 0
+    with open(_open_again(entry), "rb", buffering=0) as stream:
+        while data := stream.read(_CHUNK):
+            size += len(data)
+            if size > entry.size:
+                raise _changed(entry)
+            yield data
+        if size != entry.size or (entry.signature and signature_of(os.fstat(stream.fileno())) != entry.signature):
+            raise _changed(entry)
+
+
+def _changed(entry: Entry) -> SourceChanged:
+    return SourceChanged(f"{entry.source} changed after it was read: nothing went live; deploy again")
+
+
+def _parts(spec: Any, cwd: str) -> list[Part]:
     items = spec if isinstance(spec, list) else [spec]
     parts = []
     for item in items:
@@ -198,7 +211,7 @@ def _parts(spec: Any, cwd: str) -> list[_Part]:
             raise OptionError(
                 f"option project: {item!r} is no path: give a folder, or a list of paths and of src and dest"
             )
-        parts.append(_Part(os.path.normpath(os.path.join(cwd, os.path.expanduser(source))), _dest(dest)))
+        parts.append(Part(os.path.normpath(os.path.join(cwd, os.path.expanduser(source))), _dest(dest)))
     if not parts:
         raise OptionError("option project: it is empty: give a folder, or a list of folders and files")
     return parts
@@ -218,7 +231,7 @@ def _shared_name(name: str) -> str:
     return clean
 
 
-def _default_name(parts: Sequence[_Part]) -> str:
+def _default_name(parts: Sequence[Part]) -> str:
     folder = parts[0].source if os.path.isdir(parts[0].source) else os.path.dirname(parts[0].source)
     if not os.path.exists(parts[0].source) and "." not in os.path.basename(parts[0].source):
         folder = parts[0].source  # for a rollback the folder need not be here
@@ -235,185 +248,126 @@ def _checked_name(name: str) -> str:
     return name
 
 
-class _Reading:
-    """The entries found so far, by path, and what could not be taken."""
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a file holds: its sha256 (empty where nobody wants it), and why it is not shipped, if so."""
 
-    def __init__(self, exclude: Sequence[str], shared: frozenset[str]) -> None:
-        self.exclude = exclude
-        self.shared = shared
-        self.entries: dict[str, Entry] = {}
-        self.ignored: list[tuple[str, str]] = []
-        self.trees: list[WorkTree] = []
-        self.dirty: list[bool] = []
-        self.problems: list[str] = []
+    sha256: str
+    why: str | None
 
-    def add(self, part: _Part) -> None:
-        """Take in a folder's content, or a file."""
+
+def _walked(parts: Sequence[Part], exclude: Sequence[str], shared: frozenset[str], limits: Limits) -> Walk:
+    """All parts by their names. Raises OptionError for too much, for what cannot be shipped, and for nothing."""
+    walk = Walk(exclude, shared, limits.most)
+    for part in parts:
+        walk.add(part)
+    limits.refuse(walk.files(), walk.paths, walk.whole)
+    walk.finish()
+    _refuse(walk.problems)
+    return walk
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise OptionError("this project cannot be released: " + together(sorted(set(problems))))
+
+
+def _read_all(
+    walk: Walk, contents: dict[tuple[str, Signature], _Content], wanted: Wanted | None, reading: Reading | None
+) -> list[str]:
+    """Read what was not read yet; the sources that were no longer as the walk found them.
+
+    Raises OptionError naming those that cannot be read.
+    """
+    lacking = [entry for entry in walk.entries.values() if entry.type == "file" and _key(entry) not in contents]
+    total, done = sum(entry.size for entry in lacking), 0
+    moved, problems = [], []
+    for entry in lacking:
         try:
-            info = os.stat(part.source)
+            content = _content(entry, wanted, functools.partial(reading or _unheard, done, total))
         except OSError as error:
-            raise OptionError(
-                f"option project: {part.source}: {error.strerror}: correct it (relative paths count from the "
-                "current folder)"
-            ) from error
-        if stat.S_ISDIR(info.st_mode):
-            self._add_folder(part.source, part.dest.rstrip("/"))
-            return
-        folder, name = os.path.split(part.source)
-        path = name if part.dest == "." else part.dest + name if part.dest.endswith("/") else part.dest
-        # A file that is named counts even when .gitignore names it, too.
-        if not self._is_left_out(folder, name, info, frozenset(), path):
-            self._take(folder, name, path, info)
-            self._note(folder, {name})
-
-    def finish(self) -> None:
-        """Make the folders above every entry, and raise OptionError for all problems at once."""
-        for path, entry in list(self.entries.items()):
-            for parent in _parents(path):
-                above = self.entries.setdefault(parent, Entry(parent, "", "dir", 0o755))
-                if above.type != "dir":
-                    self.problems.append(f"{entry.source} and {above.source} clash: {parent} would be file and folder")
-        if self.problems:
-            raise OptionError("this project cannot be released: " + together(sorted(set(self.problems))))
-        if not any(entry.type == "file" for entry in self.entries.values()):
-            why = "".join(f" ({len(self.ignored)} left out, e.g. {path}: {why})" for path, why in self.ignored[:1])
-            raise OptionError(f"option project: there is no file to release{why}: correct it or option exclude")
-
-    def _add_folder(self, folder: str, dest: str) -> None:
-        tree = read_work_tree(folder)
-        taken: set[str] = set()
-        waiting = [""]
-        while waiting:
-            inside = waiting.pop()
-            for name, info in self._list(os.path.join(folder, inside)):
-                path = f"{inside}/{name}" if inside else name
-                target = posixpath.normpath(posixpath.join(dest, path))
-                if self._is_left_out(folder, path, info, tree.ignored, target):
-                    continue
-                if self._take(folder, path, target, info):
-                    taken.add(path)
-                if stat.S_ISDIR(info.st_mode):
-                    waiting.append(path)
-        self._note(folder, taken, tree)
-
-    def _list(self, folder: str) -> list[tuple[str, os.stat_result]]:
-        try:
-            with os.scandir(folder) as found:
-                return [(entry.name, entry.stat(follow_symlinks=False)) for entry in found]
-        except OSError as error:
-            self.problems.append(f"{folder}: {error.strerror}: make it readable, or leave it out with training_exclude")
-            return []
-
-    def _is_left_out(self, folder: str, path: str, info: os.stat_result, ignored: frozenset[str], target: str) -> bool:
-        why = left_out(path, info, self.exclude)
-        if why == "inventory" and stat.S_ISDIR(info.st_mode) and is_package(os.path.join(folder, path)):
-            why = None
-        if why is None and target in self.shared:
-            why = "shared"
-        if why is None and path in ignored:
-            why = ".gitignore"
-        if why is None and stat.S_ISDIR(info.st_mode) and is_environment(os.path.join(folder, path)):
-            why = "virtual environment"
-        if why:
-            self.ignored.append((path, why))
-        return bool(why)
-
-    def _take(self, folder: str, path: str, target: str, info: os.stat_result) -> bool:
-        """Make the entry of one file, folder or link; False when it is no file of a release."""
-        source = os.path.join(folder, path)
-        if stat.S_ISDIR(info.st_mode):
-            return self._put(Entry(target, source, "dir", _mode(info)))
-        if stat.S_ISLNK(info.st_mode):
-            return self._take_link(source, path, target)
-        if not stat.S_ISREG(info.st_mode):
-            self.problems.append(f"{source} is a {_kind(info)}: remove it, or leave it out with training_exclude")
-            return False
-        try:
-            info, sha256, why = self._content(source, info)
-        except OSError as error:
-            self.problems.append(f"{source}: {error.strerror}: make it readable, or leave it out with training_exclude")
-            return False
-        if why:
-            self.ignored.append((path, why))
-            return False
-        return self._put(Entry(target, source, "file", _mode(info), info.st_size, sha256))
-
-    def _content(self, source: str, info: os.stat_result) -> tuple[os.stat_result, str, str | None]:
-        return _read(source)
-
-    def _take_link(self, source: str, path: str, target: str) -> bool:
-        says = os.readlink(source)
-        aim = posixpath.normpath(posixpath.join(posixpath.dirname(path), says))
-        if says.startswith("/") or aim == ".." or aim.startswith("../"):
-            self.problems.append(
-                f"{source} is a link out of the project (to {says}): replace it by what it points to, leave it out "
-                "with training_exclude, or name it in training_shared when the container has its own"
-            )
-            return False
-        return self._put(Entry(target, source, "link", target=says))
-
-    def _put(self, entry: Entry) -> bool:
-        other = self.entries.setdefault(entry.path, entry)
-        if other is not entry and not (other.type == entry.type == "dir"):
-            self.problems.append(f"{other.source} and {entry.source} clash: both would be {entry.path}")
-        return True
-
-    def _note(self, folder: str, taken: set[str], tree: WorkTree | None = None) -> None:
-        """Keep what git knows: whether something that ships, or was deleted, differs from the commit."""
-        tree = tree or read_work_tree(folder)
-        self.trees.append(tree)
-        above = {parent for path in taken for parent in _parents(path)}
-        gone = {path for path in tree.changed if not os.path.lexists(os.path.join(folder, path))}
-        if len(taken) == 1:  # a single file, not its folder
-            gone = set()
-        self.dirty.append(bool((taken | above) & tree.untracked or taken & tree.changed or gone))
+            if error.errno in _GONE:
+                moved.append(entry.source)
+            else:
+                problems.append(unreadable(entry.source, error))
+            continue
+        if content is None:
+            moved.append(entry.source)
+        else:
+            contents[_key(entry)] = content
+        done += entry.size
+    _refuse(problems)
+    return moved
 
 
-class _Measuring(_Reading):
-    """Reads no content; ``paths`` are those in the folders that were named, by where they go."""
-
-    def __init__(self, exclude: Sequence[str], shared: frozenset[str]) -> None:
-        super().__init__(exclude, shared)
-        self.paths: dict[str, str] = {}
-
-    def _take(self, folder: str, path: str, target: str, info: os.stat_result) -> bool:
-        self.paths[target] = path
-        return super()._take(folder, path, target, info)
-
-    def _content(self, source: str, info: os.stat_result) -> tuple[os.stat_result, str, str | None]:
-        return info, "", None
+def _let_the_clock_tick(walk: Walk) -> None:
+    """Wait until a change would show in the times: right after a change, another one may get the same times."""
+    newest = max((entry.signature[-1] for entry in walk.entries.values() if entry.signature), default=0)
+    left = newest + _TICK_NS - time.time_ns()
+    if 0 < left <= _TICK_NS:
+        time.sleep(left / 1e9)
 
 
-def _read(source: str) -> tuple[os.stat_result, str, str | None]:
-    """Size and times, sha256, and why its content is not shipped. Raises SourceChanged when it never stands still."""
-    for _try in range(_TRIES):
-        with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as stream:
-            before, whole, size = os.fstat(stream.fileno()), hashlib.sha256(), 0
-            why: str | None = None
-            while data := stream.read(_CHUNK):
-                why = why if size else left_out_by_content(data)
-                size += len(data)
-                whole.update(data)
-            after = os.fstat(stream.fileno())
-        if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns) and size == after.st_size:
-            return after, whole.hexdigest(), why
-    raise SourceChanged(f"{source} keeps changing while it is read: stop what writes it, or leave it out")
+def _unheard(_done: int, _total: int, _more: int) -> None:
+    """Nobody wants to know how far the reading is."""
 
 
-def _mode(info: os.stat_result) -> int:
-    """Private stays private and a program a program; nothing else of a mode means anything in a container."""
-    runs = stat.S_ISDIR(info.st_mode) or bool(info.st_mode & stat.S_IXUSR)
-    if info.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return 0o755 if runs else 0o644
-    return 0o700 if runs else 0o600
+def _key(entry: Entry) -> tuple[str, Signature]:
+    return entry.path, entry.signature
 
 
-def _kind(info: os.stat_result) -> str:
-    kinds = {stat.S_IFSOCK: "socket", stat.S_IFIFO: "named pipe", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
-    return kinds.get(stat.S_IFMT(info.st_mode), "special file")
+def _open(source: str) -> int:
+    # Neither a pipe that took the file's place must block, nor a link lead out of the project.
+    return os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _parents(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
+def _content(entry: Entry, wanted: Wanted | None, reading: Callable[[int], None]) -> _Content | None:
+    """What is in a file; None when it is not, or does not stay, what the walk found. Raises OSError."""
+    with open(_open(entry.source), "rb", buffering=0) as stream:
+        if signature_of(os.fstat(stream.fileno())) != entry.signature:
+            return None
+        data = stream.read(_HEAD)
+        why, whole, size = left_out_by_content(data), hashlib.sha256(), 0
+        is_read = why is None and (wanted is None or wanted(entry, data))
+        while data and is_read:
+            whole.update(data)
+            size += len(data)
+            reading(size)
+            data = stream.read(_CHUNK) if size <= entry.size else b""
+        stays = signature_of(os.fstat(stream.fileno())) == entry.signature and (size == entry.size or not is_read)
+    return _Content(whole.hexdigest() if is_read else "", why) if stays else None
+
+
+def _project(name: str, walk: Walk, contents: dict[tuple[str, Signature], _Content]) -> Project:
+    """The project of what was found and read. Raises OptionError when there is no file in it."""
+    files = [Entry(one, "", "shared") for one in walk.shared]
+    ignored, out = list(walk.ignored), set()
+    for entry in walk.entries.values():
+        content = contents[_key(entry)] if entry.type == "file" else None
+        if content and content.why:
+            ignored.append((walk.paths[entry.path], content.why))
+            out.add(entry.source)
+        else:
+            files.append(replace(entry, sha256=content.sha256) if content else entry)
+    if not any(entry.type == "file" for entry in files):
+        why = "".join(f" ({len(ignored)} left out, e.g. {path}: {why})" for path, why in ignored[:1])
+        raise OptionError(f"option project: there is no file to release{why}: correct it or option exclude")
+    trees = [one.tree for one in walk.taken]
+    return Project(
+        name=name,
+        files=sorted(files, key=lambda entry: entry.path),
+        ignored=sorted(ignored),
+        commit=next((tree.commit for tree in trees if tree.commit), None),
+        dirty=any(_is_dirty(one, out) for one in walk.taken) if any(tree.commit for tree in trees) else None,
+        warnings=[tree.warning for tree in trees if tree.warning],
+    )
+
+
+def _is_dirty(one: Taken, out: set[str]) -> bool:
+    """Whether something that ships, or was deleted, differs from the commit; ``out`` are sources that do not ship."""
+    taken = {path for path in one.paths if os.path.join(one.folder, path) not in out}
+    above = {parent for path in taken for parent in parents(path)}
+    gone = {path for path in one.tree.changed if not os.path.lexists(os.path.join(one.folder, path))}
+    if len(taken) == 1:  # a single file, not its folder
+        gone = set()
+    return bool((taken | above) & one.tree.untracked or taken & one.tree.changed or gone)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import glob
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Measured
+if TYPE_CHECKING:
+    from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Measured
 
 _CULPRITS = 3
 _LARGEST = 10
@@ -40,15 +41,15 @@ def big(project: Measured, limit: int) -> list[dict[str, Any]]:
 
     A folder is named as a whole, unless what is in it without a few large files or folders is no more than ``limit``.
     """
-    totals, counts, children = _tree(project.files)
-    found = sorted(_culprits("", totals, children, limit), key=lambda path: (-totals[path], path))
+    totals, counts, children = tree(project.files)
+    found = sorted(culprits(totals, children, limit), key=lambda path: (-totals[path], path))
     return [
-        {"path": path, "bytes": totals[path], "files": counts[path], "exclude": _pattern(project, path)}
+        {"path": path, "bytes": totals[path], "files": counts[path], "exclude": exclude_pattern(project.paths, path)}
         for path in found
     ]
 
 
-def _tree(files: Iterable[tuple[str, int]]) -> tuple[Counter[str], Counter[str], dict[str, set[str]]]:
+def tree(files: Iterable[tuple[str, int]]) -> tuple[Counter[str], Counter[str], dict[str, set[str]]]:
     """Bytes and files of each file and folder ("" is the project), and what is in each folder."""
     totals: Counter[str] = Counter()
     counts: Counter[str] = Counter()
@@ -66,18 +67,21 @@ def _tree(files: Iterable[tuple[str, int]]) -> tuple[Counter[str], Counter[str],
     return totals, counts, children
 
 
-def _culprits(folder: str, totals: Counter[str], children: dict[str, set[str]], limit: int) -> list[str]:
-    """The paths below ``folder`` to name."""
-    large = [path for path in children.get(folder, ()) if totals[path] > limit]
-    found: list[str] = []
-    for path in large:
-        inner = _culprits(path, totals, children, limit)
+def culprits(totals: Counter[str], children: dict[str, set[str]], limit: int) -> list[str]:
+    """The paths to name; ``totals`` may be bytes or files."""
+    large = [path for path, total in totals.items() if path and total > limit]
+    named: dict[str, list[str]] = {}
+    for path in sorted(large, key=lambda one: -one.count("/")):  # what is in a folder before the folder
+        inner = [one for child in children.get(path, ()) for one in named.get(child, ())]
         few = 0 < len(inner) <= _CULPRITS and totals[path] - sum(totals[one] for one in inner) <= limit
-        found += inner if few else [path]
-    return found
+        named[path] = inner if few else [path]
+    return [one for child in children.get("", ()) for one in named.get(child, ())]
 
 
-def _pattern(project: Measured, path: str) -> str | None:
-    """The pattern that leaves out this path alone; None for a folder that only a ``dest`` made."""
-    inside = project.paths.get(path)
+def exclude_pattern(paths: Mapping[str, str], path: str) -> str | None:
+    """The pattern that leaves out this path alone; None for a folder that only a ``dest`` made.
+
+    ``paths`` says where each path is in the folder that was named.
+    """
+    inside = paths.get(path)
     return None if inside is None else f"./{glob.escape(inside)}"

@@ -366,7 +366,7 @@ def test_bytes_that_changed_are_noticed(tmp_path: Path) -> None:
     assert b"".join(read_bytes(a)) == b"one"
     write(tmp_path, {"p/a": "ONE", "p/b": "two and more"})
     (tmp_path / "p/c").unlink()
-    for entry, words in ((a, "changed while it was sent"), (b, "changed while"), (c, "No such file")):
+    for entry, words in ((a, "a changed after it was read"), (b, "b changed after"), (c, "No such file")):
         with pytest.raises(SourceChanged, match=words):
             list(read_bytes(entry))
 
