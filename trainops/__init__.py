@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainops.operations import check, deploy, eject, gpus, launch, logs, rollback, status, stop, why
+from trainops.operations import check, deploy, diff, eject, gpus, launch, logs, rollback, status, stop, why
 from trainops.results import HostResult, Reason, Result, StepResult
 from trainops.runner import run_playbook
 
@@ -13,6 +13,7 @@ __all__ = [
     "StepResult",
     "check",
     "deploy",
+    "diff",
     "eject",
     "gpus",
     "launch",

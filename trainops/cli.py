@@ -259,6 +259,21 @@ def why(words: Sequence[str], **options: Any) -> None:
 
 
 @main.command(epilog=EPILOG)
+@click.argument("what", nargs=-1, type=click.Path(), metavar="[PROJECT]... [TARGET]...")
+@_PYTHON
+@_NAME
+@_shared_options
+def diff(what: Sequence[str], **options: Any) -> None:
+    """Show what differs from what is live.
+
+    What was changed, added or removed by hand in the container, and what the project on this machine has since: text as
+    a diff, other files by their size. Nothing is changed. Ends with status 6 when something differs.
+    """
+    projects, targets = _told_apart(what)
+    _run(trainops.diff, options, project=projects, target=targets)
+
+
+@main.command(epilog=EPILOG)
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--to", metavar="WHICH", help="An activation's number, a release id, or adopted [what was live before].")
 @_PYTHON
@@ -306,7 +321,7 @@ def completion(shell: str) -> None:
     print(complete(main, {}, "trainops", "_TRAINOPS_COMPLETE").source())
 
 
-for _command in (deploy, launch, logs, status, stop, why, rollback, eject):
+for _command in (deploy, launch, logs, status, stop, why, diff, rollback, eject):
     _command.help = f"{cleandoc(_command.help or '')}\n\n{_TARGET_HELP}"
 
 

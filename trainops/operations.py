@@ -68,6 +68,24 @@ def check(
     return run_playbook("check_training", **_ordered(project, target, given, options, need_root=False))
 
 
+def diff(
+    project: Texts | None = None,
+    target: Texts | None = None,
+    *,
+    python: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Result:
+    """Say what differs from what is live: what was changed by hand in containers, and what the project has since.
+
+    Nothing is changed. When something differs the result's ``reason`` is ``Reason.DIFFERS``, and the step ``release`` of
+    each host has ``values["by_hand"]`` and ``values["in_project"]``. Arguments, options and errors as those of
+    :func:`deploy`.
+    """
+    given = {"training_python": python, "training_name": name}
+    return run_playbook("diff_training", **_ordered(project, target, given, options, need_root=True))
+
+
 def rollback(
     target: Texts | None = None,
     *,

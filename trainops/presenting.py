@@ -22,6 +22,7 @@ EXIT_CODES = {
     Reason.UNREACHABLE: 3,
     Reason.DEADLINE: 4,
     Reason.INCOMPLETE: 5,
+    Reason.DIFFERS: 6,
     Reason.CANCELED: 130,
 }
 USAGE_ERROR = 2
@@ -35,6 +36,7 @@ Exit status:
   3  a host could not be reached (and none failed)
   4  not finished within --timeout
   5  ansible-playbook ended without its account of what it did
+  6  diff: something differs
   130  canceled (Ctrl-C or SIGTERM)
 """
 

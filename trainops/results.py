@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 _READING = ("check", "gpus", "state", "node", "survey")  # steps that change nothing
-_READERS = ("training_logs", "training_status", "why_training")  # playbooks that change nothing
+_COMPARING = "diff_training"
+_READERS = (_COMPARING, "training_logs", "training_status", "why_training")  # playbooks that change nothing
 _ENDINGS = ("runner_on_ok", "runner_on_failed", "runner_on_unreachable")
 
 
@@ -17,6 +18,7 @@ class Reason(StrEnum):
     """Why a run is what it is."""
 
     OK = "ok"
+    DIFFERS = "differs"
     FAILED = "failed"
     UNREACHABLE = "unreachable"
     CANCELED = "canceled"
@@ -116,6 +118,8 @@ def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: s
     hosts = {host: _host(host, tuple(steps.get(host, ())), stats) for host in _names(steps, stats)}
     text = "\n".join(output)
     reason = _reason(hosts, ending, complete and stats is not None)
+    if reason is Reason.OK and _stem(playbook) == _COMPARING and _differing(hosts):
+        reason = Reason.DIFFERS
     return Result(
         ok=reason is Reason.OK,
         reason=reason,
@@ -194,7 +198,17 @@ def _reason(hosts: Mapping[str, HostResult], ending: Ending, complete: bool) -> 
 
 
 def _reads(playbook: str) -> bool:
-    return playbook.removesuffix(".yml").rpartition("/")[2].rpartition(".")[2] in _READERS
+    return _stem(playbook) in _READERS
+
+
+def _stem(playbook: str) -> str:
+    """The name of a playbook, of a file or a collection's."""
+    return playbook.removesuffix(".yml").rpartition("/")[2].rpartition(".")[2]
+
+
+def _differing(hosts: Mapping[str, HostResult]) -> list[StepResult]:
+    """The comparisons that found something."""
+    return [step for host in hosts.values() for step in host.steps if step.values.get("differs") is True]
 
 
 def _early(ending: Ending, hosts: Mapping[str, HostResult], begun: Mapping[str, str], check: bool) -> str:
@@ -213,6 +227,8 @@ def _early(ending: Ending, hosts: Mapping[str, HostResult], begun: Mapping[str, 
 def _message(reason: Reason, hosts: Mapping[str, HostResult], ending: Ending, output: str) -> str:
     if reason is Reason.OK:
         return ""
+    if reason is Reason.DIFFERS:
+        return "; ".join(f"{step.host}: {step.summary}" for step in _differing(hosts))
     if reason is Reason.INCOMPLETE:
         return "ansible-playbook ended without its account of what it did: see the output"
     bad = [step for host in hosts.values() for step in host.steps if step.failed or step.unreachable]

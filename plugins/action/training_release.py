@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The step `release`: the project made live in the container, an earlier release again, or all of it plain files."""
+"""The step `release`: a project made live in a container, an earlier release again, plain files, or a comparison."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible.utils.display import Display
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.compare import compared
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.eject import ejected
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Answer, Request, exchange, no_answer
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import project_name, read_project
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Project, project_name, read_project
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import limits_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
     check_options,
@@ -49,19 +50,12 @@ class ActionModule(NamedStep):
             return self._roll_back(options, common, task_vars)
         if options["state"] == "ejected":
             return self._eject(options, common, task_vars)
+        if options["state"] == "compared":
+            return self._compare(options, common, task_vars)
         return self._release(options, common, task_vars)
 
     def _release(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        project = read_project(
-            options["project"],
-            options["exclude"],
-            os.getcwd(),
-            options["shared"],
-            options["name"] or "",
-            limits_of(options),
-        )
-        for warning in project.warnings:
-            display.warning(warning)
+        project = _project(options)
         params = {
             "name": project.name,
             "manifest": {"files": project.rows},
@@ -81,11 +75,32 @@ class ActionModule(NamedStep):
         done = self._ask("eject", {**common, "name": _name(options)}, options, no_answer, task_vars)
         return ejected(done, common["check_mode"], common["want_diff"])
 
+    def _compare(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        project = _project(options) if options["project"] else None
+        name = project.name if project else options["name"]
+        asked = {**common, "name": name, "manifest": project and {"files": project.rows}}
+        done = self._ask("compare", asked, options, no_answer, task_vars)
+        return compared(project, done, common["want_diff"], str(task_vars.get("inventory_hostname", "")))
+
     def _ask(
         self, operation: str, params: dict[str, Any], options: dict[str, Any], answer: Answer, task_vars: dict[str, Any]
     ) -> dict[str, Any]:
         request = Request(operation, params, options["python"], options["timeout"])
         return exchange(self._connection, request, answer, _teller(task_vars)).result
+
+
+def _project(options: dict[str, Any]) -> Project:
+    project = read_project(
+        options["project"],
+        options["exclude"],
+        os.getcwd(),
+        options["shared"],
+        options["name"] or "",
+        limits_of(options),
+    )
+    for warning in project.warnings:
+        display.warning(warning)
+    return project
 
 
 def _name(options: dict[str, Any]) -> str | None:

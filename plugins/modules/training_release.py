@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: training_release
-short_description: Make a project live in a container as one immutable release, go back to an earlier one, or eject it
+short_description: Make a project live in a container as one immutable release, go back, compare, or eject it
 version_added: 0.1.0
 author:
   - trainops contributors (@trainops)
@@ -44,11 +44,14 @@ options:
     description:
       - V(released) makes O(project) live.
       - V(rolled_back) makes an earlier release live again, after every file of it was compared with its manifest.
+      - V(compared) changes nothing. It says what was changed, added or removed by hand in the live release and under its
+        names in O(root), and, with O(project), how the project on the controller differs from what is live. Both are
+        told by content and against the release as it was made.
       - V(ejected) turns the links in O(root) into plain files and folders with what is live, and then removes
         C(.trainops/NAME) with all releases, V(adopted) among them, and C(.trainops) when no other project is there.
         The logs and records of runs are yours and stay, in C(.trainops/NAME/runs). It is refused while a run lives.
     type: str
-    choices: [released, rolled_back, ejected]
+    choices: [released, rolled_back, compared, ejected]
     default: released
   project:
     description:
@@ -56,7 +59,8 @@ options:
       - A folder means what is in it, a file means itself. C(dest) is the folder below O(root) for a folder's content,
         and the new path (or a folder, with a slash at its end) for a file. Two files with one destination are an error.
       - Relative paths count from the current folder of the user.
-      - Required with O(state=released). With the other states only the default of O(name) comes from it.
+      - Required with O(state=released). With O(state=compared) it is compared when it is given. With the other states
+        only the default of O(name) comes from it.
     type: raw
   root:
     description:
@@ -129,9 +133,14 @@ attributes:
     description: Predicts what the run then does, its errors too, and writes nothing.
     support: full
   diff_mode:
-    description: Shows texts against what is visible now, other files by their size.
+    description: >-
+      Shows texts against what is visible now, other files by their size. With O(state=compared) against the release as
+      it was made.
     support: full
 notes:
+  - What differs by hand lies in the release (O(state=compared) says where), or in O(root) in place of a link, such as what
+    an editor puts there that writes a new file. Runs read the release, other programs what is in O(root). What was
+    released of a file that was changed by hand is shown as far as another release or the project still has its text.
   - Names in O(root) that belong to another project, to another tool (a link that leads elsewhere), or that are mount
     points, are refused by name before anything travels. So is a folder that holds the Python in use, and a lack of
     space or inodes, after old releases that O(keep_releases) lets go were removed to make room.
@@ -176,6 +185,15 @@ EXAMPLES = r"""
   check_mode: true
   diff: true
 
+- name: What was changed by hand in the container, and what in the project since
+  trainops.proxmox.training_release:
+    state: compared
+    project: ./scripts
+    root: /root
+  diff: true
+  register: compared
+  failed_when: compared.differs
+
 - name: Back to what was live before
   trainops.proxmox.training_release:
     state: rolled_back
@@ -207,13 +225,15 @@ msg:
   returned: always
   type: str
 release_id:
-  description: What is live now, 64 hexadecimal digits, or V(adopted), V(edited) and the like. Null after an eject.
+  description: >-
+    What is live now, 64 hexadecimal digits, or V(adopted), V(edited) and the like. Null after an eject, and where
+    nothing is live.
   returned: success
   type: str
   sample: 7c1e09a1f2b34ce1a6c2c1a0b7d5b0e1d1a1f0f6a3ad9b8ce4c5b0b9e8d7c6f5
 previous_release_id:
   description: What was live before, null when nothing was.
-  returned: success
+  returned: success, but with O(state=compared)
   type: str
 activation:
   description: The number of the moment at which it went live. A, B and A again are three activations.
@@ -230,7 +250,7 @@ name:
   type: str
 files:
   description: Every file of the release, and those that went. With O(state=ejected) those that became plain files.
-  returned: success
+  returned: success, but with O(state=compared)
   type: list
   elements: dict
   contains:
@@ -247,22 +267,24 @@ files:
     target: {description: "What a link says.", type: str}
 bytes_sent:
   description: Bytes of files that travelled.
-  returned: success, but with O(state=ejected)
+  returned: success, with O(state=released) and O(state=rolled_back)
   type: int
   sample: 61440
 adopted:
   description: The release that keeps what was visible and that no release had, null when there was no such thing.
-  returned: success, but with O(state=ejected)
+  returned: success, with O(state=released) and O(state=rolled_back)
   type: str
   sample: adopted
 drift:
-  description: Paths that somebody had changed in the live release.
+  description: >-
+    Paths that somebody had changed in the live release. With O(state=compared) also those that he added, and names in
+    O(root) that are not as they were.
   returned: success
   type: list
   elements: str
 mended:
   description: Paths whose mode or time, and names whose link, was put right in place.
-  returned: success, but with O(state=ejected)
+  returned: success, with O(state=released) and O(state=rolled_back)
   type: list
   elements: str
 source:
@@ -282,7 +304,7 @@ left_out:
     why: {description: The reason., type: str, sample: inventory}
 pruned:
   description: Ids of old releases that were removed.
-  returned: success, but with O(state=ejected)
+  returned: success, with O(state=released) and O(state=rolled_back)
   type: list
   elements: str
 foreign:
@@ -296,13 +318,39 @@ strays:
   description:
     - Files in the release that was live that no manifest lists, such as what runs wrote there. They stay in its folder
       and are out of view. Name what runs write to in O(shared).
-  returned: success, but with O(state=ejected)
+  returned: success, with O(state=released) and O(state=rolled_back)
   type: dict
   contains:
     count: {description: How many., type: int, sample: 2}
     bytes: {description: Their size., type: int}
     names: {description: The top-level names that they are in., type: list, elements: str, sample: [out]}
     paths: {description: Where the first hundred of them are., type: list, elements: str}
+differs:
+  description: Whether anything differs, by hand or in the project.
+  returned: success, with O(state=compared)
+  type: bool
+by_hand:
+  description: What is not as it was released.
+  returned: success, with O(state=compared)
+  type: list
+  elements: dict
+  contains: &difference
+    path: {description: Path below the root., type: str, sample: train.py}
+    at: {description: "Where it is in the container. Not in RV(in_project).", type: str, sample: /root/train.py}
+    action: {description: "V(changed), V(added) or V(removed).", type: str}
+    before:
+      description: What was released as C(type), C(mode), C(size), C(sha256) and C(target). Null where it was not.
+      type: dict
+    after:
+      description: >-
+        What is there instead. Null where there is nothing. C(sha256) is null where the size alone shows that it differs.
+      type: dict
+in_project:
+  description: How the project differs from what was released. Null without O(project).
+  returned: success, with O(state=compared)
+  type: list
+  elements: dict
+  contains: *difference
 ejected:
   description: The names in the root that became what they led to.
   returned: success, with O(state=ejected)
@@ -353,7 +401,9 @@ others:
   type: list
   elements: str
 waits_for:
-  description: In check mode, who holds the project's lock now, so that a run would wait. Null when nobody does.
+  description: >-
+    In check mode, and with O(state=compared), who holds the project's lock now, so that a run would wait. Null when
+    nobody does.
   returned: success
   type: str
   sample: ann@desk since 2026-05-04T09:12:33Z (process 4711 there)

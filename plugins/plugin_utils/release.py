@@ -22,7 +22,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import En
 _ACTIONS = ("added", "changed", "removed")
 _TEXT_BYTES = 256 * 1024
 _LISTED = 20
-_HIDDEN = "(not shown: its name is that of secrets)\n"
+HIDDEN = "(not shown: its name is that of secrets)\n"
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -61,7 +61,7 @@ def released(project: Project, done: Mapping[str, Any], check_mode: bool) -> dic
     if done["before"] is not None:
         sources = {entry.path: entry for entry in project.files if entry.type == "file"}
         changing = [path for path, action in done["actions"].items() if action in ("added", "changed")]
-        texts = {path: _text(sources[path]) for path in changing if path in sources}
+        texts = {path: text_of(sources[path]) for path in changing if path in sources}
         result["diff"] = diff(done, after, texts)
     result["summary"] = summary(result, check_mode)
     result["msg"] = message(result)
@@ -173,16 +173,17 @@ def diff(
     found = []
     for path, action in sorted(done["actions"].items()):
         if is_secret(path):  # in a folder that was there, or in a release of an earlier version
-            shown = {"before": "" if action == "added" else _HIDDEN, "after": ""}
-            found.append({"before_header": path, "after_header": path, **shown})
+            hidden = {"before": "" if action == "added" else HIDDEN, "after": ""}
+            found.append({"before_header": path, "after_header": path, **hidden})
             continue
-        was = "" if action == "added" else _shown(done["before"].get(path), done["gone"].get(path))
-        will = "" if action in ("removed", "adopted") else _shown(texts.get(path), after.get(path))
+        was = "" if action == "added" else shown(done["before"].get(path), done["gone"].get(path))
+        will = "" if action in ("removed", "adopted") else shown(texts.get(path), after.get(path))
         found.append({"before_header": path, "after_header": path, "before": was, "after": will})
     return found
 
 
-def _shown(text: str | None, entry: Mapping[str, Any] | None) -> str:
+def shown(text: str | None, entry: Mapping[str, Any] | None) -> str:
+    """One side of a diff: a text as it is, all else by what it is."""
     if text is not None:
         return text
     if entry and entry["type"] == "link":
@@ -190,7 +191,8 @@ def _shown(text: str | None, entry: Mapping[str, Any] | None) -> str:
     return f"({size(entry['size'])}, no text to show)\n" if entry and "size" in entry else "(no text to show)\n"
 
 
-def _text(entry: Entry) -> str | None:
+def text_of(entry: Entry) -> str | None:
+    """The text of a project's file; None for what is no text or too large to show."""
     if entry.size > _TEXT_BYTES:
         return None
     data = b"".join(read_bytes(entry))

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import compare, release, rollback, store
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import history as past
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import release, rollback, store
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
 
 Files = Mapping[str, str | bytes]
@@ -103,6 +103,13 @@ def deploy(root: Path, files: Files, controller: Controller | None = None, **mor
 
 def roll_back(root: Path, to: str | None = None, **more: Any) -> dict[str, Any]:
     return rollback.run(Controller({}), {**params(root, {}), "to": to, **more})  # type: ignore[arg-type]
+
+
+def compare_with(root: Path, files: Files | None = None, **more: Any) -> dict[str, Any]:
+    """Compare what is live with what was released, and with these files; None for no project."""
+    nothing = {"manifest": None} if files is None else {}
+    asked = {**params(root, files or {}), "want_diff": True, **nothing, **more}
+    return compare.run(Controller({}), asked)  # type: ignore[arg-type]
 
 
 def refusal(call: Callable[..., Any], *args: Any, **more: Any) -> WorkerError:

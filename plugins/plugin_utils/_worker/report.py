@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _TEXT_BYTES = 256 * 1024
-_ALL_TEXT_BYTES = 4 * 1024 * 1024
+ALL_TEXT_BYTES = 4 * 1024 * 1024  # of all texts of a diff
 
 
 def no_strays() -> dict[str, Any]:
@@ -67,7 +67,7 @@ def result(
             done[path] = "adopted"
     links = [*seen.names.missing, *seen.names.stale]
     live = release == seen.live and seen.untouched()
-    gone = {path: _public(visible[path]) for path, action in done.items() if action in ("removed", "adopted")}
+    gone = {path: public(visible[path]) for path, action in done.items() if action in ("removed", "adopted")}
     return {
         "release_id": release,
         "previous_release_id": seen.live,
@@ -89,13 +89,14 @@ def result(
     }
 
 
-def _public(entry: dict[str, Any]) -> dict[str, Any]:
+def public(entry: dict[str, Any]) -> dict[str, Any]:
+    """What results tell of a manifest's entry."""
     return {key: entry[key] for key in ("type", "mode", "size", "sha256", "target") if key in entry}
 
 
 def texts(store: Store, seen: Look, after: dict[str, dict[str, Any]]) -> dict[str, str | None]:
     """The text of each file that changes or goes, as it is now; None for what is no text or too large to show."""
-    visible, budget = seen.visible(), _ALL_TEXT_BYTES
+    visible, budget = seen.visible(), ALL_TEXT_BYTES
     found: dict[str, str | None] = {}
     live = store.open_tree(seen.live)
     try:

@@ -23,9 +23,8 @@ from .store import (
     guarded,
     live_id,
     manifest_of,
-    open_root,
+    only_project,
     open_store,
-    project_names,
     releases,
     require_writable,
     short_id,
@@ -54,7 +53,7 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(params: dict[str, Any]) -> dict[str, Any]:
-    params = dict(params, name=params["name"] or _only_project(params["root"]))
+    params = dict(params, name=params["name"] or only_project(params["root"], "roll back"))
     with open_store(params["root"], params["name"], create=False) as store:
         require_writable(store)
         _require_live(store)
@@ -75,18 +74,6 @@ def _require_live(store: Store) -> None:
         raise WorkerError("nothing-live", f"no release of {store.name} is live below {store.root}: {fix}")
     if not store.exists():
         raise WorkerError("unknown-release", f"{store.path('releases')} is gone, with every release: deploy again")
-
-
-def _only_project(root: str) -> str:
-    os.close(open_root(root))  # or it says that there is no such folder
-    names = project_names(root)
-    if not names:
-        raise WorkerError("nothing-live", f"nothing was deployed below {root}: deploy first, or correct training_root")
-    if len(names) != 1:
-        raise WorkerError(
-            "name", f"say which project below {root} to roll back, by option name (there: {', '.join(names)})"
-        )
-    return names[0]
 
 
 def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:

@@ -232,6 +232,18 @@ def project_names(root: str) -> list[str]:
     return sorted(name for name in names if _NAME.fullmatch(name) and os.path.islink(f"{home}/{name}/current"))
 
 
+def only_project(root: str, verb: str) -> str:
+    """The only project with something live below ``root``, to ``verb`` it. Raises WorkerError when there is not one."""
+    os.close(open_root(root))  # or it says that there is no such folder
+    names = project_names(root)
+    if not names:
+        raise WorkerError("nothing-live", f"nothing was deployed below {root}: deploy first, or correct training_root")
+    if len(names) != 1:
+        which = f"say which project below {root} to {verb}, by option name (there: {', '.join(names)})"
+        raise WorkerError("name", which)
+    return names[0]
+
+
 def live_id(store: Store) -> str | None:
     """The id of the live release, or None when nothing is live. Raises WorkerError when ``current`` is not our link."""
     if store.home_fd < 0:
