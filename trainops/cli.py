@@ -28,6 +28,12 @@ Function = TypeVar("Function", bound=Callable[..., None])
 _TARGET_HELP = f"TARGET is {FORM}."
 _PYTHON = click.option("--python", metavar="PATH", help="The interpreter that trains, a path in the container.")
 _NAME = click.option("--name", metavar="NAME", help="The project's name; by default that of its folder.")
+_MAX_SIZE = click.option(
+    "--max-size", metavar="SIZE", help="Refuse a larger project; 2GB, 1.5GiB, 0: no limit [500MB]."
+)
+_MAX_FILES = click.option(
+    "--max-files", type=click.IntRange(min=0), metavar="NUMBER", help="Refuse one with more files; 0: no limit [5000]."
+)
 _AS_JSON = click.option(JSON, "as_json", is_flag=True, help="Print the result as JSON, the lines on standard error.")
 
 
@@ -131,6 +137,8 @@ def init(target: str, projects: Sequence[str], as_json: bool, force: bool, **opt
 @click.argument("what", nargs=-1, type=click.Path(), metavar="[PROJECT]... [TARGET]...")
 @_PYTHON
 @_NAME
+@_MAX_SIZE
+@_MAX_FILES
 @_shared_options
 def deploy(what: Sequence[str], **options: Any) -> None:
     """Check the scripts, make them live, and say who holds the GPUs.
@@ -145,6 +153,8 @@ def deploy(what: Sequence[str], **options: Any) -> None:
 @click.argument("what", nargs=-1, type=click.Path(), metavar="[PROJECT]... [TARGET]...")
 @click.option("--python", metavar="PATH", help="The interpreter: of this machine, or of the container.")
 @click.option("--in-container", is_flag=True, help="By the Python of the containers of this folder's inventory.")
+@_MAX_SIZE
+@_MAX_FILES
 @_shared_options
 def check(what: Sequence[str], in_container: bool, **options: Any) -> None:
     """Check that the scripts compile and their imports resolve.
@@ -262,6 +272,8 @@ def why(words: Sequence[str], **options: Any) -> None:
 @click.argument("what", nargs=-1, type=click.Path(), metavar="[PROJECT]... [TARGET]...")
 @_PYTHON
 @_NAME
+@_MAX_SIZE
+@_MAX_FILES
 @_shared_options
 def diff(what: Sequence[str], **options: Any) -> None:
     """Show what differs from what is live.

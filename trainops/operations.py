@@ -28,6 +28,8 @@ def deploy(
     *,
     python: str | None = None,
     name: str | None = None,
+    max_size: str | None = None,
+    max_files: int | None = None,
     **options: Any,
 ) -> Result:
     """Check a project, make it live in containers and look at their GPUs.
@@ -35,11 +37,12 @@ def deploy(
     Without arguments: what the inventory of the current folder says. ``project`` is a folder or several folders and
     files, instead of the inventory's ``training_project``; ``target`` one or several ``root@10.1.2.6/200:/root``,
     instead of its hosts, and then ``project`` is the current folder unless it is given. ``python`` is the interpreter
-    in the container, ``name`` the project's name there. ``options`` are those of run_playbook.
+    in the container, ``name`` the project's name there. ``max_size`` (``2GB``) and ``max_files`` are what the project
+    may have, 0 for no limit. ``options`` are those of run_playbook.
 
     Raises ProjectNotFound, WrongTarget, and what run_playbook raises.
     """
-    given = {"training_python": python, "training_name": name}
+    given = {"training_python": python, "training_name": name, **_limits(max_size, max_files)}
     return run_playbook("deploy_training", **_ordered(project, target, given, options, need_root=True))
 
 
@@ -49,6 +52,8 @@ def check(
     *,
     python: str | None = None,
     in_container: bool = False,
+    max_size: str | None = None,
+    max_files: int | None = None,
     **options: Any,
 ) -> Result:
     """Check that the sources compile and their imports resolve: on this machine, or by a container's own Python.
@@ -65,6 +70,7 @@ def check(
             options["inventory"] = {"training": {"hosts": {"localhost": {}}}}
     else:
         given = {"training_python": python, "training_check_here": False}
+    given.update(_limits(max_size, max_files))
     return run_playbook("check_training", **_ordered(project, target, given, options, need_root=False))
 
 
@@ -74,6 +80,8 @@ def diff(
     *,
     python: str | None = None,
     name: str | None = None,
+    max_size: str | None = None,
+    max_files: int | None = None,
     **options: Any,
 ) -> Result:
     """Say what differs from what is live: what was changed by hand in containers, and what the project has since.
@@ -82,7 +90,7 @@ def diff(
     each host has ``values["by_hand"]`` and ``values["in_project"]``. Arguments, options and errors as those of
     :func:`deploy`.
     """
-    given = {"training_python": python, "training_name": name}
+    given = {"training_python": python, "training_name": name, **_limits(max_size, max_files)}
     return run_playbook("diff_training", **_ordered(project, target, given, options, need_root=True))
 
 
@@ -235,6 +243,10 @@ def why(
     """
     given = {"training_run": _run_id(run), "training_python": python, "training_name": name}
     return run_playbook("why_training", **_ordered((), target, given, options, need_root=True))
+
+
+def _limits(max_size: str | None, max_files: int | None) -> dict[str, Any]:
+    return {"training_max_size": max_size, "training_max_files": max_files}
 
 
 def _run_id(run: str | None) -> str | None:

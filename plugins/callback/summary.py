@@ -16,7 +16,8 @@ description:
     and nothing for what went well and changed nothing in other modules.
   - A failure is printed with its whole message, beneath the host's line. At the end nothing is printed when all is
     well, otherwise how many hosts failed or could not be reached, and which.
-  - With C(-v) every task has a line, with C(-vv) its result beneath, with C(-vvv) the traceback of a failure as well.
+  - With C(-v) every task has a line, and a release what of the project it left out and why. With C(-vv) the result
+    is beneath, with C(-vvv) the traceback of a failure as well.
   - Lines come out at once, also through a pipe or into a file.
 requirements:
   - Set as C(stdout_callback) in the section C(defaults) of C(ansible.cfg), or in the environment variable
@@ -179,6 +180,8 @@ class CallbackModule(CallbackBase):
             line, rest = "", [line, *rest]  # what was laid out in columns stays so
         if result.task.resolved_action in _WITH_TABLE:
             rest += str(values.get("table") or "").splitlines()
+        if self._display.verbosity:
+            rest += lines.left_out(values.get("left_out") or [])
         if self._display.verbosity > 1 and not always:
             rest += self._dump_results(values, indent=4).splitlines()
         self._display.display(self._under(self._line(result, line).rstrip(), rest), color=color)

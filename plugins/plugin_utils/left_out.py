@@ -41,6 +41,7 @@ FILES = {
     "#*#": "editor backup",
     ".#*": "editor backup",
     ".DS_Store": "desktop file",
+    ".trainops": "releases",
     ".git*": "version control",
 }
 # In any folder, with capitals or without.

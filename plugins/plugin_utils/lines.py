@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text, visible
 
 # The word that a line shows for a step, by the module that does it.
 STEPS = {
@@ -24,6 +24,7 @@ STEPS = {
     "trainops.proxmox.training_run": "run",
 }
 
+_NAMED = 5  # of many paths in one line
 _STEP_WIDTH = max(map(len, STEPS.values()))
 
 # Core puts these, from the left, before the message of an exception that an action, a connection or a template raised.
@@ -43,6 +44,17 @@ def size(count: int) -> str:
             amount = count / factor
             return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
     return f"{count} B"
+
+
+def left_out(found: Sequence[Mapping[str, str]]) -> list[str]:
+    """What of a project does not ship ({path, why}), a line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for one in found:
+        by_reason.setdefault(one["why"], []).append(path_text(one["path"]))
+    return [
+        f"left out, {why}: {', '.join(paths[:_NAMED])}" + (f" and {len(paths) - _NAMED} more" * (len(paths) > _NAMED))
+        for why, paths in sorted(by_reason.items())
+    ]
 
 
 def step_word(action: str | None) -> str | None:

@@ -35,6 +35,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_walk impo
     signature_of,
     unreadable,
 )
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text
 
 __all__ = ["Entry", "Measured", "Project", "measure_project", "project_name", "read_bytes", "read_project"]
 
@@ -110,9 +111,9 @@ def read_project(
         moved = _read_all(walk, contents, wanted, reading) or walk.moved()
         if not moved:
             return _project(found, walk, contents)
-    more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+    first = path_text(moved[0]) + (f" (and {len(moved) - 1} more)" if len(moved) > 1 else "")
     raise SourceChanged(
-        f"{moved[0]}{more} keeps changing while it is read: stop what writes it, or leave it out with training_exclude"
+        f"{first} keeps changing while it is read: stop what writes it, or leave it out with training_exclude"
     )
 
 
@@ -170,7 +171,9 @@ def _open_again(entry: Entry) -> int:
     try:
         fd = _open(entry.source)
     except OSError as error:
-        raise SourceChanged(f"{entry.source}: {error.strerror}: it was there a moment ago; deploy again") from error
+        raise SourceChanged(
+            f"{path_text(entry.source)}: {error.strerror}: it was there a moment ago; deploy again"
+        ) from error
     if entry.signature and signature_of(os.fstat(fd)) != entry.signature:
         os.close(fd)
         raise _changed(entry)
@@ -194,7 +197,7 @@ def read_bytes(entry: Entry) -> Iterator[bytes]:
 
 
 def _changed(entry: Entry) -> SourceChanged:
-    return SourceChanged(f"{entry.source} changed after it was read: nothing went live; deploy again")
+    return SourceChanged(f"{path_text(entry.source)} changed after it was read: nothing went live; deploy again")
 
 
 def _parts(spec: Any, cwd: str) -> list[Part]:
@@ -350,7 +353,7 @@ def _project(name: str, walk: Walk, contents: dict[tuple[str, Signature], _Conte
         else:
             files.append(replace(entry, sha256=content.sha256) if content else entry)
     if not any(entry.type == "file" for entry in files):
-        why = "".join(f" ({len(ignored)} left out, e.g. {path}: {why})" for path, why in ignored[:1])
+        why = "".join(f" ({len(ignored)} left out, e.g. {path_text(path)}: {why})" for path, why in ignored[:1])
         raise OptionError(f"option project: there is no file to release{why}: correct it or option exclude")
     trees = [one.tree for one in walk.taken]
     return Project(

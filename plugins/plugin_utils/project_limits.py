@@ -15,6 +15,7 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_size import culprits, exclude_pattern, tree
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text
 
 _UNITS = {
     "": 1,
@@ -63,12 +64,14 @@ class Limits:
             return
         named = _largest(found, limit, by_files)
         has = f"{'' if whole else 'at least '}{size(total)} in {len(found)} files"
-        what = "; ".join(f"{path} ({_amount(count, amount)})" for path, amount, count in named)
+        largest = "; ".join(f"{path_text(path)} ({_amount(count, amount)})" for path, amount, count in named)
+        what = f"The largest: {largest}." if largest else "No folder of it stands out."
         patterns = [pattern for path, *_more in named if (pattern := exclude_pattern(paths, path))]
+        told = [pattern for pattern in patterns if path_text(pattern) == pattern]
+        exclude = f"training_exclude{f': {told}' if told else ''}"
         raise OptionError(
-            f"this project has {has}, more than {allowed}. The largest: {what}. Leave out what is no code "
-            f"(training_exclude: {patterns}), name in training_shared what the container has of its own, or allow it: "
-            + fix
+            f"this project has {has}, more than {allowed}. {what} Leave out what is no code ({exclude}), name in "
+            f"training_shared what the container has of its own, or allow it: {fix}"
         )
 
 
@@ -94,7 +97,7 @@ def _largest(found: list[tuple[str, int]], limit: int, by_files: bool) -> list[t
     """The paths to name, largest first: (path, bytes, files)."""
     totals, counts, children = tree(found)
     by = counts if by_files else totals
-    named = culprits(by, children, limit) or list(children[""])
+    named = culprits(by, children, limit) or [path for path in children[""] if counts[path] > 1 or not by_files]
     return [(path, totals[path], counts[path]) for path in sorted(named, key=lambda one: (-by[one], one))[:_NAMED]]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.git import WorkTree, read_work_tree
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_environment, is_package, left_out
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text
 
 #: Bytes of a path in a release: Linux opens paths of 4095, and training_root and the release's folder come before it.
 LONGEST_PATH = 3584
@@ -136,7 +137,8 @@ class Walk:
             for parent in parents(path):
                 above = self.entries.setdefault(parent, Entry(parent, "", "dir", 0o755))
                 if above.type != "dir":
-                    self.problems.append(f"{entry.source} and {above.source} clash: {parent} would be file and folder")
+                    both = f"{path_text(entry.source)} and {path_text(above.source)}"
+                    self.problems.append(f"{both} clash: {path_text(parent)} would be file and folder")
 
     def files(self) -> list[tuple[str, int]]:
         """The files by path, with their sizes."""
@@ -231,8 +233,8 @@ class Walk:
         length = len(os.fsencode(goes_to))
         if length > LONGEST_PATH:
             self.problems.append(
-                f"{source}: its path in the release has {length} bytes, and no more than {LONGEST_PATH} can be reached "
-                "below training_root: shorten it, or leave it out with training_exclude"
+                f"{path_text(source)}: its path in the release has {length} bytes, and no more than {LONGEST_PATH} can "
+                "be reached below training_root: shorten it, or leave it out with training_exclude"
             )
             return False
         self.paths[goes_to] = path
@@ -241,7 +243,9 @@ class Walk:
         if stat.S_ISLNK(info.st_mode):
             return self._take_link(source, path, goes_to, info, folder)
         if not stat.S_ISREG(info.st_mode):
-            self.problems.append(f"{source} is a {_kind(info)}: remove it, or leave it out with training_exclude")
+            self.problems.append(
+                f"{path_text(source)} is a {_kind(info)}: remove it, or leave it out with training_exclude"
+            )
             return False
         self._files += 1
         self.whole = self._most is None or self._files <= self._most
@@ -257,8 +261,9 @@ class Walk:
         outside = says.startswith("/") or aim == ".." or aim.startswith("../")
         if outside or not (aim.partition("/")[0] in self.shared or _is_below(source, folder)):
             self.problems.append(
-                f"{source} is a link out of the project (to {says}): replace it by what it points to, leave it out "
-                "with training_exclude, or name it in training_shared when the container has its own"
+                f"{path_text(source)} is a link out of the project (to {path_text(says)}): replace it by what it "
+                "points to, leave it out with training_exclude, or name it in training_shared when the container has "
+                "its own"
             )
             return False
         return self._put(Entry(goes_to, source, "link", target=says, signature=signature_of(info)))
@@ -266,14 +271,16 @@ class Walk:
     def _put(self, entry: Entry) -> bool:
         other = self.entries.setdefault(entry.path, entry)
         if other is not entry and not (other.type == entry.type == "dir"):
-            self.problems.append(f"{other.source} and {entry.source} clash: both would be {entry.path}")
+            self.problems.append(
+                f"{path_text(other.source)} and {path_text(entry.source)} clash: both would be {path_text(entry.path)}"
+            )
         return True
 
 
 def unreadable(path: str, error: OSError) -> str:
     """A sentence about what cannot be read, and what to do about it."""
     fix = "shorten its path" if error.errno == errno.ENAMETOOLONG else "make it readable"
-    return f"{path}: {error.strerror}: {fix}, or leave it out with training_exclude"
+    return f"{path_text(path)}: {error.strerror}: {fix}, or leave it out with training_exclude"
 
 
 def parents(path: str) -> Iterator[str]:

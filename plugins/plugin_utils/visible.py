@@ -12,6 +12,7 @@ from typing import Any
 # paragraph separators, and the controls of bidirectional text.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _LONGEST = 16_384
+_PATH = 300
 
 
 def written_out(text: str) -> str:
@@ -23,6 +24,13 @@ def visible(text: str) -> str:
     """Like :func:`written_out`, and cut where no person reads on."""
     shown = written_out(text[:_LONGEST])
     return shown if len(text) <= _LONGEST else f"{shown} … ({len(text) - _LONGEST} characters more)"
+
+
+def path_text(path: str) -> str:
+    """A path in a sentence: on one line whatever its bytes are (``\\xff``), and not endless."""
+    shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    shown = written_out(shown).replace("\n", "\\n").replace("\t", "\\t")
+    return shown if len(shown) <= _PATH else f"{shown[: _PATH // 2]}…{shown[-_PATH // 2 :]}"
 
 
 def visible_values(values: dict[str, Any], *names: str) -> dict[str, Any]:

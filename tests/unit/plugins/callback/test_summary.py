@@ -233,6 +233,21 @@ def test_a_diff_is_shown_for_what_changed() -> None:
     assert "+b" in text
 
 
+def test_what_was_left_out_is_shown_with_v_only() -> None:
+    found = [{"path": path, "why": "bytecode"} for path in ("b.pyc", "new\nline.pyc", *(f"{n}.pyc" for n in range(5)))]
+    values = {"summary": "live", "left_out": [{"path": ".git", "why": "version control"}, *found]}
+    for verbosity, more in (
+        (0, []),
+        (1, [
+            "left out, bytecode: b.pyc, new\\nline.pyc, 0.pyc, 1.pyc, 2.pyc and 2 more",
+            "left out, version control: .git",
+        ]),
+    ):  # fmt: skip
+        plugin = callback(verbosity, hosts=("ct200",))
+        plugin.v2_runner_on_ok(result(RELEASE, values))
+        assert shown(plugin) == ["\n       ".join(["ct200  release  live", *more])]
+
+
 @pytest.mark.parametrize(
     ("failures", "dark", "expected"),
     [
