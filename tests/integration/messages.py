@@ -80,7 +80,9 @@ def _but(*names: str) -> tuple[str, ...]:
     return tuple(name for name in ALL if name not in names)
 
 
-_ENTER = "log in as root, or allow this user lxc-attach or pct with NOPASSWD in the node's sudoers"
+_ENTER = (
+    "log in as root, or have an admin of the node allow this user trainops-enter for that container (docs/logins.md)"
+)
 _FORM = "[USER@]ADDRESS[:PORT]/VMID[:/ROOT], as in root@10.1.2.6/200:/root"
 MISTAKES = (
     Mistake(
@@ -102,8 +104,8 @@ MISTAKES = (
     ),
     Mistake(
         "The login has no permission to enter containers",
-        f"on node limited@{NODE}: the login may not enter containers, its sudo wants a password: {_ENTER}. "
-        "It said: sudo: a password is required",
+        f"on node limited@{NODE}: the login may not enter container 200, sudo there does not allow it without a "
+        f"password: {_ENTER}. It said: sudo: a password is required",
         (3, 4),
         target=f"limited@{NODE}/200:/root",
         variables="ansible_user=limited",
