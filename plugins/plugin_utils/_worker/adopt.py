@@ -17,7 +17,7 @@ import posixpath
 from .channel import WorkerError
 from .history import activations
 from .look import Look, describe
-from .scratch import DISPLACED, Scratch, fresh
+from .scratch import DISPLACED, Scratch, fresh, unused_copies
 from .space import check_space
 from .stage import Tree, copier
 from .store import ADOPTED, EDITED, Store, lstat
@@ -32,7 +32,7 @@ _TRIES = 3
 
 def new_name(store: Store, seen: Look) -> str:
     """The id of the release that keeps what is visible: ``adopted``, ``adopted-2`` …, or ``edited`` …"""
-    taken = {name.partition(".")[0] for name in os.listdir(store.releases_fd)}
+    taken = {name.partition(".")[0] for name in os.listdir(store.releases_fd)} - unused_copies(store)
     taken |= {record["release"] for record in activations(store)}
     return fresh(ADOPTED if seen.plain else EDITED, taken)
 

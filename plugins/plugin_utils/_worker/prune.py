@@ -10,8 +10,8 @@ import os
 
 from .history import settled
 from .runs import releases_in_use
-from .scratch import RETIRED, Scratch, retire
-from .store import ADOPTED, Store, lstat, releases
+from .scratch import RETIRED, Scratch, retire, standing
+from .store import ADOPTED, Store, lstat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def surplus(ids: list[str], records: list[dict[str, Any]], live: str, keep: int,
 
 def to_prune(store: Store, release: str, adopted: str | None, keep: int) -> list[str]:
     """What a deploy of ``release`` will remove when it has kept what was there as ``adopted``."""
-    ids = {*releases(store), release, *([adopted] if adopted else [])} if store.exists() else set[str]()
+    ids = {*standing(store), release, *([adopted] if adopted else [])} if store.exists() else set[str]()
     records, _number = settled(store)
     kept = [{"release": adopted}] if adopted and adopted not in {one["release"] for one in records} else []
     return surplus(sorted(ids), [*records, *kept, {"release": release}], release, keep, releases_in_use(store))
@@ -47,14 +47,14 @@ def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -
     """
     records, _number = settled(store)
     live = records[-1]["release"] if records else release
-    before = surplus(releases(store), records, live, 2, releases_in_use(store)) if store.exists() else []
+    before = surplus(standing(store), records, live, 2, releases_in_use(store)) if store.exists() else []
     return [one for one in to_prune(store, release, adopted, keep) if one in before]
 
 
 def prune(scratch: Scratch, live: str, keep: int) -> tuple[list[str], list[str]]:
     """Remove surplus releases. Returns their ids, and where files are now that were in them and that nobody listed."""
     store = scratch.store
-    gone = surplus(releases(store), settled(store)[0], live, keep, releases_in_use(store))
+    gone = surplus(standing(store), settled(store)[0], live, keep, releases_in_use(store))
     if gone and lstat(scratch.fd, RETIRED) is None:
         os.mkdir(RETIRED, 0o700, dir_fd=scratch.fd)
     for release in gone:

@@ -15,7 +15,7 @@ from .lock import Locked
 from .look import look, verify
 from .names import mend_links, predicted_wait
 from .report import Switched, read_text, result, texts
-from .scratch import Scratch, clean, write_manifest
+from .scratch import Scratch, clean, standing, write_manifest
 from .store import (
     ADOPTED,
     EDITED,
@@ -25,7 +25,6 @@ from .store import (
     manifest_of,
     only_project,
     open_store,
-    releases,
     require_writable,
     short_id,
 )
@@ -78,7 +77,7 @@ def _require_live(store: Store) -> None:
 
 def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
     records, number = settled(store)
-    release = choose(params["to"], records, releases(store), live_id(store) or "", store.root)
+    release = choose(params["to"], records, standing(store), live_id(store) or "", store.root)
     manifest = manifest_of(store, release)
     if manifest is None:
         raise WorkerError("unknown-release", f"release {short_id(release)} is no longer in {store.path('releases')}")

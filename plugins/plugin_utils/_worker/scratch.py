@@ -25,6 +25,7 @@ from .store import (
     lstat,
     make_folder,
     manifest_of,
+    releases,
     shared_target,
     signature,
     write_all,
@@ -32,7 +33,7 @@ from .store import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 SCRATCH = ".stage-"
@@ -147,18 +148,27 @@ def clean(store: Store) -> list[str]:
     for name in sorted(present):
         if name.startswith(SCRATCH):
             kept += discard(store, name)
-    live = live_id(store)
-    unused = {name[:-5] for name in present if is_manifest(name) and name.startswith((ADOPTED, EDITED))} - {live}
-    if unused:
-        unused -= {record["release"] for record in activations(store)}
-        unused = {release for release in unused if _is_unused_copy(store, release)}
-        for release in unused:
-            remove(store.releases_fd, release, lambda _path, _info: True)
+    stay, unused = standing(store), unused_copies(store)
+    for release in unused:
+        remove(store.releases_fd, release, lambda _path, _info: True)
     for name in present:
-        release = name[:-5]
-        if is_manifest(name) and release != live and (release not in present or release in unused):
+        if is_manifest(name) and name[:-5] not in stay:
             os.unlink(name, dir_fd=store.releases_fd)
     return kept
+
+
+def standing(store: Store) -> list[str]:
+    """The ids of the releases that :func:`clean` leaves: those with a tree and a manifest, and what is live."""
+    unused, live = unused_copies(store), live_id(store)
+    return [one for one in releases(store) if one == live or (one not in unused and lstat(store.releases_fd, one))]
+
+
+def unused_copies(store: Store) -> set[str]:
+    """The releases that a run which did not end made to keep what is still where it was."""
+    copies = {one for one in releases(store) if one.startswith((ADOPTED, EDITED))} - {live_id(store)}
+    if copies:
+        copies -= {record["release"] for record in activations(store)}
+    return {release for release in copies if _is_unused_copy(store, release)}
 
 
 def _is_unused_copy(store: Store, release: str) -> bool:
@@ -236,24 +246,42 @@ def fresh(label: str, taken: set[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def remove_tree(store: Store, tree: str, release: str) -> list[str]:
+def remove_tree(store: Store, tree: str, release: str, going: Sequence[str] = ()) -> list[str]:
     """Remove what a release's manifest lists, and bytecode; the rest moves to ``kept``, with its folders.
 
     The rest is what nobody listed, and what was changed since it was: whoever did may have the file open still. When
-    the live release keeps a copy of a change, the file itself takes the copy's place there.
+    another release keeps a copy of a change, the file itself takes the copy's place there, unless that one is among
+    those that are ``going``, too.
     """
     listed = (manifest_of(store, release) or {"files": {}})["files"]
-    live = live_id(store) or ""
-    copies = ((manifest_of(store, live) if live.startswith((ADOPTED, EDITED)) else None) or {"files": {}})["files"]
     drop = len(tree) + 1
-    for path in not_ours(store, tree, release) if copies else []:
-        entry = copies.get(path, {"type": ""})
-        place, aside = f"{live}/{path}", f"{tree}/{path}"
-        if entry["type"] in ("file", "link") and all(_is_as_listed(store, one, entry) for one in (place, aside)):
-            os.rename(aside, place, src_dir_fd=store.releases_fd, dst_dir_fd=store.releases_fd)
+    for path, keeper in handed_over(store, tree, release, going):
+        os.rename(f"{tree}/{path}", f"{keeper}/{path}", src_dir_fd=store.releases_fd, dst_dir_fd=store.releases_fd)
     left = remove(store.releases_fd, tree, lambda path, info: _is_ours(store, path, info, path[drop:], listed))
     where = keep(store, tree, release) if left else ""
     return [where + path[len(tree) :] for path in left]
+
+
+def handed_over(store: Store, tree: str, release: str, going: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """What was changed in a tree of a release and is kept as a copy by another one: (path, that one)."""
+    found = []
+    keepers = [one for one in _keepers(store, release) if one not in going]
+    copies = [(one, (manifest_of(store, one) or {"files": {}})["files"]) for one in keepers]
+    for path in not_ours(store, tree, release) if copies else ():
+        for keeper, files in copies:
+            entry = files.get(path, {"type": ""})
+            places = (f"{keeper}/{path}", f"{tree}/{path}")
+            if entry["type"] in ("file", "link") and all(_is_as_listed(store, one, entry) for one in places):
+                found.append((path, keeper))
+                break
+    return found
+
+
+def _keepers(store: Store, release: str) -> list[str]:
+    """The releases that may keep copies of what was changed in this one: what is live, and those made of it."""
+    made = [record["release"] for record in reversed(activations(store)) if record.get("from") == release]
+    found = dict.fromkeys([live_id(store) or "", *made])
+    return [one for one in found if one.startswith((ADOPTED, EDITED)) and one != release and store.has_tree(one)]
 
 
 def not_ours(store: Store, tree: str, release: str) -> list[str]:

@@ -79,7 +79,7 @@ def make_room(store: Store, size: int, count: int, surplus: list[str]) -> tuple[
     foreign = []
     for release in surplus:
         # Where it is: on a full disk there is no scratch folder to move it to.
-        foreign += remove_tree(store, release, release)
+        foreign += remove_tree(store, release, release, surplus)
         os.unlink(f"{release}.json", dir_fd=store.releases_fd)
     error = shortage(store, size, count)
     if error:

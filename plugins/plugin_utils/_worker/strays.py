@@ -11,7 +11,7 @@ import stat
 
 from .look import Look
 from .report import no_strays
-from .scratch import KEPT, fresh, is_bytecode, is_mark, not_ours, walk
+from .scratch import KEPT, fresh, handed_over, is_bytecode, is_mark, not_ours, walk
 from .store import Store
 
 TYPE_CHECKING = False
@@ -48,14 +48,16 @@ def strays(store: Store, seen: Look, release: str) -> dict[str, Any]:
 def predicted_foreign(store: Store, seen: Look, replaced: str | None, pruned: list[str]) -> list[str]:
     """Where files will be that are found in the tree of a release that is replaced, or pruned, and that are not ours.
 
-    What was changed in the live release is not among them: the release that keeps it takes it in.
+    What was changed is not among them where a release keeps it, also one that is about to: that one takes it in.
     """
     if not store.exists():
         return []
     taken = set(os.listdir(store.path(KEPT))) if os.path.isdir(store.path(KEPT)) else set[str]()
-    found = []
+    found, visible = [], seen.visible() if seen.to_keep() else {}
     for release in [*([replaced] if replaced else []), *pruned]:
-        kept = seen.verdict.drift if release == seen.live else {}
+        kept = {path for path, _keeper in handed_over(store, release, release, pruned)}
+        if release == seen.live:
+            kept |= {path for path, entry in seen.verdict.drift.items() if entry and visible.get(path) is entry}
         left = [path for path in not_ours(store, release, release) if path not in kept]
         if left:
             label = fresh(release, taken)
