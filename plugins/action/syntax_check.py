@@ -16,6 +16,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
     config_problems,
     left_out_modules,
     outcome,
+    pack_sources,
     sources,
     with_gpus,
     worker_files,
@@ -68,6 +69,8 @@ class ActionModule(NamedStep):
         )
         elsewhere = options["missing_modules"] == "warning"
         result = outcome(reply.result, kind, config, unread, room(task_vars, "check"), elsewhere)
+        if "checked" in result:
+            result["checked"] = {**result["checked"], "sources": pack_sources(project.files, kind)}
         if question is None:
             return result
         return with_gpus(

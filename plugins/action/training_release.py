@@ -10,10 +10,11 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ansible.utils.display import Display
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import refuse_unchecked
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.compare import compared
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.eject import ejected
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Answer, Request, exchange, no_answer
@@ -21,6 +22,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Project, project_name, read_project
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import limits_of
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import Progress
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
     check_options,
     progress_text,
@@ -55,41 +57,44 @@ class ActionModule(NamedStep):
         return self._release(options, common, task_vars)
 
     def _release(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        project = _project(options)
+        tell = _teller(task_vars)
+        project = _project(options, tell)
+        refuse_unchecked(project.files, options["checked"])
         params = {
             "name": project.name,
             "manifest": {"files": project.rows},
             "keep": options["keep_releases"],
             "source": {"commit": project.commit, "dirty": project.dirty},
-            "checked": options["checked"],
+            "checked": {key: value for key, value in (options["checked"] or {}).items() if key != "sources"} or None,
         }
-        done = self._ask("release", {**common, **params}, options, sender(project.files), task_vars)
+        done = self._ask("release", {**common, **params}, options, sender(project.files), tell)
         return released(project, done, common["check_mode"])
 
     def _roll_back(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         asked = {**common, "name": _name(options), "to": options["to"]}
-        done = self._ask("rollback", asked, options, no_answer, task_vars)
+        done = self._ask("rollback", asked, options, no_answer, _teller(task_vars))
         return rolled_back(done, common["check_mode"])
 
     def _eject(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        done = self._ask("eject", {**common, "name": _name(options)}, options, no_answer, task_vars)
+        done = self._ask("eject", {**common, "name": _name(options)}, options, no_answer, _teller(task_vars))
         return ejected(done, common["check_mode"], common["want_diff"])
 
     def _compare(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        project = _project(options) if options["project"] else None
+        tell = _teller(task_vars)
+        project = _project(options, tell) if options["project"] else None
         name = project.name if project else options["name"]
         asked = {**common, "name": name, "manifest": project and {"files": project.rows}}
-        done = self._ask("compare", asked, options, no_answer, task_vars)
+        done = self._ask("compare", asked, options, no_answer, tell)
         return compared(project, done, common["want_diff"], str(task_vars.get("inventory_hostname", "")))
 
     def _ask(
-        self, operation: str, params: dict[str, Any], options: dict[str, Any], answer: Answer, task_vars: dict[str, Any]
+        self, operation: str, params: dict[str, Any], options: dict[str, Any], answer: Answer, tell: Progress
     ) -> dict[str, Any]:
         request = Request(operation, params, options["python"], options["timeout"])
-        return exchange(self._connection, request, answer, _teller(task_vars)).result
+        return exchange(self._connection, request, answer, tell).result
 
 
-def _project(options: dict[str, Any]) -> Project:
+def _project(options: dict[str, Any], tell: Progress) -> Project:
     project = read_project(
         options["project"],
         options["exclude"],
@@ -97,6 +102,7 @@ def _project(options: dict[str, Any]) -> Project:
         options["shared"],
         options["name"] or "",
         limits_of(options),
+        reading=lambda done, total, more: tell({"done": done + more, "total": total, "what": "bytes read"}),
     )
     for warning in project.warnings:
         display.warning(warning)
@@ -108,7 +114,7 @@ def _name(options: dict[str, Any]) -> str | None:
     return options["name"] or (project_name(options["project"], os.getcwd()) if options["project"] else None)
 
 
-def _teller(task_vars: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+def _teller(task_vars: dict[str, Any]) -> Progress:
     """Prints how far a long release is, a line every ten seconds."""
     host = str(task_vars.get("inventory_hostname", ""))
     hosts: Iterable[str] = task_vars.get("ansible_play_hosts_all") or [host]

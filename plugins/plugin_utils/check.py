@@ -10,24 +10,29 @@ everywhere, so they are read here and never travel for a check.
 
 from __future__ import annotations
 
+import base64
+import json
 import posixpath
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import PARSERS, Problem
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import check_wish, held_by_runs
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary as gpu_summary
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, read_bytes
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text
 
 PYTHON, SHELL, OPAQUE = "python", "shell", "opaque"
 MAX_CONFIG = 4 * 1024 * 1024  # bytes; larger files are data, and YAML of that size takes minutes
 _HEAD = 256
+_SHORT = 16  # hex digits of a sha256 that tell two versions of a file apart
 _GAP = 8
 _SUFFIXES = {
     ".py": PYTHON,
@@ -89,6 +94,28 @@ def worker_files(entries: Iterable[Entry], kind: Mapping[str, str]) -> list[dict
         elif kind.get(entry.path) in (PYTHON, SHELL, OPAQUE):
             told.append({"path": path, "sha256": entry.sha256, "size": entry.size, "kind": kind[entry.path]})
     return told
+
+
+def pack_sources(entries: Iterable[Entry], kind: Mapping[str, str]) -> str:
+    """Which content of which source was checked, for the release that follows: base64 of zlib of JSON {path: hex}."""
+    checked = {entry.path: entry.sha256[:_SHORT] for entry in entries if kind.get(entry.path) in (PYTHON, SHELL)}
+    return base64.b64encode(zlib.compress(json.dumps(checked).encode("ascii"))).decode("ascii")
+
+
+def refuse_unchecked(entries: Iterable[Entry], checked: Mapping[str, Any] | None) -> None:
+    """Raise SourceChanged when a source is no longer what a check of the same play has passed."""
+    packed = (checked or {}).get("sources")
+    if not packed:
+        return
+    try:
+        passed = json.loads(zlib.decompress(base64.b64decode(packed)))
+    except (ValueError, TypeError, zlib.error) as error:
+        raise OptionError("option checked: it is not what syntax_check returned") from error
+    changed = [one for one in entries if one.type == "file" and not one.sha256.startswith(passed.get(one.path, ""))]
+    if changed:
+        more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+        first = path_text(changed[0].source)
+        raise SourceChanged(f"{first}{more} changed after it was checked: nothing went live; deploy again")
 
 
 def _by_path(entries: Iterable[Entry]) -> dict[str, Entry | None]:

@@ -16,6 +16,7 @@ import functools
 import hashlib
 import os
 import posixpath
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -166,27 +167,17 @@ def project_name(spec: Any, cwd: str) -> str:
     return _checked_name(_default_name(_parts(spec, cwd)))
 
 
-def _open_again(entry: Entry) -> int:
-    """A descriptor of the file that an entry was read from. Raises SourceChanged when that is no longer there."""
-    try:
-        fd = _open(entry.source)
-    except OSError as error:
-        raise SourceChanged(
-            f"{path_text(entry.source)}: {error.strerror}: it was there a moment ago; deploy again"
-        ) from error
-    if entry.signature and signature_of(os.fstat(fd)) != entry.signature:
-        os.close(fd)
-        raise _changed(entry)
-    return fd
-
-
 def read_bytes(entry: Entry) -> Iterator[bytes]:
     """A file's bytes in chunks. Raises SourceChanged when it is not, or does not stay, the file that was read.
 
     The bytes are not hashed again: whoever receives them compares them with the entry's sha256.
     """
     size = 0
-    with open(_open_again(entry), "rb", buffering=0) as stream:
+    try:
+        fd = _open(entry)
+    except OSError as error:
+        raise _changed(entry) from error
+    with open(fd, "rb", buffering=0) as stream:
         while data := stream.read(_CHUNK):
             size += len(data)
             if size > entry.size:
@@ -319,16 +310,20 @@ def _key(entry: Entry) -> tuple[str, Signature]:
     return entry.path, entry.signature
 
 
-def _open(source: str) -> int:
+def _open(entry: Entry) -> int:
+    """A descriptor of the file that the walk found. Raises OSError, ENXIO when it is not that one any more."""
     # Neither a pipe that took the file's place must block, nor a link lead out of the project.
-    return os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(entry.source, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode) or signature_of(info) != (entry.signature or signature_of(info)):
+        os.close(fd)
+        raise OSError(errno.ENXIO, "it is another one than before")
+    return fd
 
 
 def _content(entry: Entry, wanted: Wanted | None, reading: Callable[[int], None]) -> _Content | None:
-    """What is in a file; None when it is not, or does not stay, what the walk found. Raises OSError."""
-    with open(_open(entry.source), "rb", buffering=0) as stream:
-        if signature_of(os.fstat(stream.fileno())) != entry.signature:
-            return None
+    """What is in a file; None when it does not stay what the walk found. Raises OSError as :func:`_open` does."""
+    with open(_open(entry), "rb", buffering=0) as stream:
         data = stream.read(_HEAD)
         why, whole, size = left_out_by_content(data), hashlib.sha256(), 0
         is_read = why is None and (wanted is None or wanted(entry, data))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import ADOPTED, short_id
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_secret
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
@@ -195,17 +195,18 @@ def text_of(entry: Entry) -> str | None:
     """The text of a project's file; None for what is no text or too large to show."""
     if entry.size > _TEXT_BYTES:
         return None
-    data = b"".join(read_bytes(entry))
     try:
+        data = b"".join(read_bytes(entry))
         return None if b"\0" in data else data.decode("utf-8")
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, SourceChanged):  # what went live is what was read before
         return None
 
 
 def progress_text(frame: Mapping[str, Any], seconds: float) -> str:
     """How far a long release is, for a line every now and then."""
     done, total, what = int(frame["done"]), int(frame["total"]), str(frame["what"])
-    amount = f"{size(done)} of {size(total)} received" if what.startswith("bytes") else f"{done} of {total} {what}"
+    is_bytes = what.startswith("bytes ")
+    amount = f"{size(done)} of {size(total)} {what.removeprefix('bytes ')}" if is_bytes else f"{done} of {total} {what}"
     return f"{amount} after {seconds:.0f} s"
 
 

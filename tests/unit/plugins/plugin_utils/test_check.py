@@ -21,12 +21,14 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
     kind_of,
     left_out_modules,
     outcome,
+    pack_sources,
+    refuse_unchecked,
     sources,
     with_gpus,
     worker_files,
 )
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.config_syntax import Problem
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.nvidia_smi import Trouble
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, read_project
@@ -135,16 +137,13 @@ def test_only_files_of_the_project_are_ever_sent(project: Path, path: str) -> No
         list(sources(read(project))({"paths": [path]}))
 
 
-@pytest.mark.parametrize(
-    ("instead", "words"),
-    [(None, "No such file"), (os.mkfifo, "changed after it was read"), (os.mkdir, "changed after")],
-)
-def test_a_configuration_file_that_vanishes(project: Path, instead: Callable[[Path], None] | None, words: str) -> None:
+@pytest.mark.parametrize("instead", [None, os.mkfifo, os.mkdir])
+def test_a_configuration_file_that_vanishes(project: Path, instead: Callable[[Path], None] | None) -> None:
     entries, kind = read_sorted(project)
     (project / "conf/a.yaml").unlink()
     if instead:
         instead(project / "conf/a.yaml")
-    with pytest.raises(SourceChanged, match=rf"conf/a\.yaml:? {words}"):
+    with pytest.raises(SourceChanged, match=r"conf/a\.yaml changed after it was read"):
         config_problems(entries, kind)
 
 
@@ -158,6 +157,26 @@ def test_configuration_files(project: Path) -> None:
         ("conf/.hidden/c.json", 1, "warning"),
     }
     assert unread == [{"file": "big.yaml", "why": "larger than 4 MiB"}]
+
+
+def test_what_changed_after_its_check_is_not_released(project: Path) -> None:
+    entries, kind = read_sorted(project)
+    checked = {"python": "x", "facts": "", "sources": pack_sources(entries, kind)}
+    refuse_unchecked(read(project), checked)
+    refuse_unchecked(read(project), None)
+    (project / "notes.txt").write_text("no source")
+    (project / "new.py").write_text("of another step's project\n")
+    refuse_unchecked(read(project), checked)
+    for name in ("train.py", "run"):
+        (project / name).write_text("edited\n")
+    with pytest.raises(SourceChanged, match=r"demo/run \(and 1 more\) changed after it was checked: nothing went live"):
+        refuse_unchecked(read(project), checked)
+
+
+@pytest.mark.parametrize("sources", ["nonsense", "====", "eJwDAAAAAAE=", 3])
+def test_what_no_check_returned(project: Path, sources: Any) -> None:
+    with pytest.raises(OptionError, match="option checked"):
+        refuse_unchecked(read(project), {"sources": sources})
 
 
 def test_left_out_modules() -> None:

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import socket
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import (
     read_bytes,
     read_project,
 )
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import Limits, read_size
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_walk import LONGEST_PATH
 
 from tests.unit.releasing import write
 
@@ -366,7 +370,7 @@ def test_bytes_that_changed_are_noticed(tmp_path: Path) -> None:
     assert b"".join(read_bytes(a)) == b"one"
     write(tmp_path, {"p/a": "ONE", "p/b": "two and more"})
     (tmp_path / "p/c").unlink()
-    for entry, words in ((a, "a changed after it was read"), (b, "b changed after"), (c, "No such file")):
+    for entry, words in ((a, "a changed after it was read"), (b, "b changed after"), (c, "c changed after")):
         with pytest.raises(SourceChanged, match=words):
             list(read_bytes(entry))
 
@@ -383,6 +387,273 @@ def test_a_file_that_never_stands_still(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(module.os, "fstat", fstat)
     with pytest.raises(SourceChanged, match="keeps changing while it is read"):
         read("p", tmp_path)
+
+
+# What is taken for a mistake
+
+
+def test_a_surprising_size_is_refused_by_a_walk_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"p/train.py": "1", **{f"p/ckpt/step 1/{name}": "" for name in "abcd"}})
+    for name in "abcd":
+        os.truncate(tmp_path / "p/ckpt/step 1" / name, 1 << 40)
+    monkeypatch.setattr(module, "_open", lambda _source: pytest.fail("it was read"))
+    with pytest.raises(OptionError) as refused:
+        read("p", tmp_path, limits=Limits(500 * 10**6, 5000))
+    assert str(refused.value) == (
+        "this project has 4398 GB in 5 files, more than option max_size allows (500 MB). The largest: ckpt/step 1 "
+        "(4398 GB in 4 files). Leave out what is no code (training_exclude: ['./ckpt/step 1']), name in "
+        "training_shared what the container has of its own, or allow it: option max_size: 4399GB "
+        "(trainops deploy --max-size 4399GB)"
+    )
+    pattern = "./ckpt/step 1"
+    monkeypatch.undo()
+    assert set(shipped(read("p", tmp_path, limits=Limits(500), exclude=[pattern]))) == {"train.py", "ckpt"}
+    assert read("p", tmp_path, limits=Limits(0, 3), shared=["ckpt"]).files
+
+
+@pytest.mark.parametrize(("most", "refused"), [(12, False), (0, False), (11, True)])
+def test_many_files_are_refused_too(tmp_path: Path, most: int, refused: bool) -> None:
+    write(tmp_path, {"p/train.py": "1", **{f"p/data/x{number}": "1" for number in range(11)}})
+    if not refused:
+        assert len(read("p", tmp_path, limits=Limits(0, most)).files) == 13
+        return
+    with pytest.raises(OptionError) as error:
+        read("p", tmp_path, limits=Limits(0, most))
+    assert "12 B in 12 files, more than option max_files allows (11). The largest: data (11 B in 11" in str(error.value)
+    assert "option max_files: 12 (trainops deploy --max-files 12)" in str(error.value)
+
+
+def test_a_walk_ends_when_the_answer_is_clear(tmp_path: Path) -> None:
+    write(tmp_path, {f"p/d{number:03}/x": "1" for number in range(100)})
+    with pytest.raises(OptionError) as error:
+        read("p", tmp_path, limits=Limits(0, 2))
+    assert "at least 41 B in 41 files" in str(error.value)
+    assert "The largest: " in str(error.value)
+    assert "option max_files: 0" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("500MB", 500 * 10**6),
+        ("2 GB", 2 * 10**9),
+        ("1.5GiB", 3 << 29),
+        ("10kb", 10_000),
+        ("1 kib", 1024),
+        ("17", 17),
+        ("0", 0),
+        ("3tb", 3 * 10**12),
+    ],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert read_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1", "1 XB", "1e9", "ten MB", "nan", "1.GB"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(OptionError, match=r"option max_size: .* is no size: write it as 500MB"):
+        read_size(text)
+
+
+# Names and places that Linux allows
+
+
+def test_paths_that_no_container_could_reach_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    write(tmp_path, {"p/a.py": "1"})
+    folder = os.open(tmp_path / "p", os.O_RDONLY)
+    for _level in range(25):  # 5,000 bytes: longer than any path that can be opened
+        os.mkdir("n" * 200, dir_fd=folder)
+        below = os.open("n" * 200, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    with pytest.raises(OptionError) as refused:
+        read("p", tmp_path)
+    said = str(refused.value)
+    assert f"its path in the release has 3617 bytes, and no more than {LONGEST_PATH} can be reached" in said
+    assert len(said) < 1000
+    assert shipped(read("p", tmp_path, exclude=["n" * 200])) == {"a.py": "file"}
+
+
+def test_a_link_that_leaves_the_project_through_another_link(tmp_path: Path) -> None:
+    write(tmp_path, {"secret": "s", "p/a.py": "1", "p/deep/er/b.py": "2"})
+    (tmp_path / "p/deep/er/top").symlink_to("../..")
+    (tmp_path / "p/leak").symlink_to("deep/er/top/../secret")  # by its words deep/er/secret
+    with pytest.raises(OptionError, match=r"p/leak is a link out of the project \(to deep/er/top/\.\./secret\)"):
+        read("p", tmp_path)
+    (tmp_path / "p/leak").unlink()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "p/data").symlink_to("../data")
+    (tmp_path / "p/latest").symlink_to("data/latest")  # the container has a folder data of its own
+    (tmp_path / "p/round").symlink_to("round")
+    links = {entry.path for entry in read("p", tmp_path, shared=["data"]).files if entry.type == "link"}
+    assert links == {"deep/er/top", "latest", "round"}
+
+
+def test_a_file_that_is_named_may_be_a_link(tmp_path: Path) -> None:
+    write(tmp_path, {"real/train_v2.py": "2", "p/x": ""})
+    (tmp_path / "p/train.py").symlink_to("../real/train_v2.py")
+    (entry,) = read("p/train.py", tmp_path).files
+    assert (entry.path, entry.type, b"".join(read_bytes(entry))) == ("train.py", "file", b"2")
+
+
+def test_names_in_messages_are_one_line_of_what_a_terminal_shows(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path / "p")
+    os.mkdir(folder)
+    os.mkfifo(folder + b"/new\nline\x1b[2J\xff")
+    with pytest.raises(OptionError) as refused:
+        read("p", tmp_path)
+    assert str(refused.value).endswith(
+        "p/new\\nline\\x1b[2J\\xff is a named pipe: remove it, or leave it out with training_exclude"
+    )
+
+
+def test_nothing_may_be_called_as_our_own_folder(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a.py": "1", "p/.trainops": "x"})
+    found = read("p", tmp_path)
+    assert (shipped(found), found.ignored) == ({"a.py": "file"}, [(".trainops", "releases")])
+
+
+# Sources that change
+
+
+def after_the_walk(monkeypatch: pytest.MonkeyPatch, *changes: Callable[[], object]) -> None:
+    """Have one change happen after each walk and before anything of it is read."""
+    waiting: list[Callable[[], object]] = list(changes)
+    real = module._let_the_clock_tick
+
+    def tick(walk: Any) -> None:
+        real(walk)
+        if waiting:
+            waiting.pop(0)()
+
+    monkeypatch.setattr(module, "_let_the_clock_tick", tick)
+
+
+def replaced(path: Path, by: Callable[[Path], object]) -> Callable[[], None]:
+    def change() -> None:
+        path.unlink()
+        by(path)
+
+    return change
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], bytes | None]] = {
+    "other bytes of the same size": (lambda path: path.write_text("TWO"), b"TWO"),
+    "grown": (lambda path: path.write_text("two and more"), b"two and more"),
+    "truncated": (lambda path: os.truncate(path, 0), b""),
+    "gone": (lambda path: path.unlink(), None),
+    "renamed": (lambda path: path.rename(path.with_name("other.py")), None),
+    "another file": (lambda path: replaced(path, lambda new: new.write_text("new"))(), b"new"),
+    "touched": (lambda path: os.utime(path), b"two"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    write(tmp_path, {"p/a.py": "one", "p/pkg/b.py": "two", "p/pkg/c.py": "three"})
+    what, expected = CHANGES[change]
+    after_the_walk(monkeypatch, lambda: what(tmp_path / "p/pkg/b.py"))
+    found = {entry.path: b"".join(read_bytes(entry)) for entry in read("p", tmp_path).files if entry.type == "file"}
+    assert found.get("pkg/b.py") == expected
+    assert found["a.py"] == b"one"
+    assert ("pkg/other.py" in found) is (change == "renamed")
+    for entry in read("p", tmp_path).files:
+        if entry.type == "file":
+            assert entry.sha256 == hashlib.sha256(found[entry.path]).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        (os.mkfifo, "b.py is a named pipe"),
+        (os.mkdir, None),
+        (lambda path: path.symlink_to("/etc/hostname"), "b.py is a link out of the project"),
+        (lambda path: path.symlink_to("a.py"), None),
+    ],
+)
+def test_what_takes_a_files_place_while_it_is_read_is_never_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: Callable[[Path], object], words: str | None
+) -> None:
+    write(tmp_path, {"p/a.py": "one", "p/b.py": "two"})
+    after_the_walk(monkeypatch, replaced(tmp_path / "p/b.py", by))
+    if words is None:
+        assert {entry.type for entry in read("p", tmp_path).files} in ({"file", "dir"}, {"file", "link"})
+        return
+    with pytest.raises(OptionError, match=words):
+        read("p", tmp_path)
+
+
+@pytest.mark.parametrize("by", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("a.py"), lambda path: None])
+def test_what_takes_a_files_place_before_it_is_sent_is_noticed(tmp_path: Path, by: Callable[[Path], object]) -> None:
+    write(tmp_path, {"p/a.py": "", "p/b.py": ""})
+    found = read("p", tmp_path)
+    replaced(tmp_path / "p/b.py", by)()
+    with pytest.raises(SourceChanged, match=r"p/b\.py"):
+        list(read_bytes(found.files[1]))
+
+
+def test_two_files_are_never_of_two_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is read, then both change as a checkout changes them: a release has both old or both new."""
+    write(tmp_path, {"p/model.py": "old", "p/train.py": "old"})
+    real, read_so_far = module._content, []
+
+    def content(entry: Any, *more: Any) -> Any:
+        read_so_far.append(entry.path)
+        found = real(entry, *more)
+        if len(read_so_far) == 1:
+            write(tmp_path, {"p/model.py": "new", "p/train.py": "new"})
+        return found
+
+    monkeypatch.setattr(module, "_content", content)
+    found = read("p", tmp_path)
+    assert {b"".join(read_bytes(entry)) for entry in found.files} == {b"new"}
+    assert {entry.sha256 for entry in found.files} == {hashlib.sha256(b"new").hexdigest()}
+
+
+def test_a_file_that_comes_while_it_is_read_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"p/a.py": "one", "p/pkg/b.py": "two"})
+    after_the_walk(monkeypatch, lambda: write(tmp_path, {"p/pkg/c.py": "three"}))
+    assert "pkg/c.py" in shipped(read("p", tmp_path))
+
+
+def test_what_is_left_out_may_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"p/a.py": "one"})
+    walks, real = [], module._walked
+
+    def walked(*args: Any) -> Any:
+        walks.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(module, "_walked", walked)
+    after_the_walk(monkeypatch, *[lambda: write(tmp_path, {"p/a.pyc": "x"})] * 5)
+    assert shipped(read("p", tmp_path)) == {"a.py": "file"}
+    assert len(walks) == 1
+
+
+def test_a_project_that_changes_all_the_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"p/a.py": "one", "p/log": ""})
+
+    def grow() -> None:
+        with (tmp_path / "p/log").open("a") as stream:
+            stream.write("x")
+
+    after_the_walk(monkeypatch, *[grow] * 20)
+    with pytest.raises(SourceChanged, match=r"p/log keeps changing while it is read: stop what writes it, or leave"):
+        read("p", tmp_path)
+    assert shipped(read("p", tmp_path, exclude=["log"])) == {"a.py": "file"}
+
+
+def test_how_far_the_reading_is(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a": "x" * 300_000, "p/b": "y" * 10})
+    told: list[tuple[int, int, int]] = []
+    read("p", tmp_path, reading=lambda *numbers: told.append(numbers))
+    assert all(total == 300_010 and done + more <= total for done, total, more in told)
+    assert sorted(done + more for done, _total, more in told)[-1] == 300_010
+    assert len(told) >= 3
 
 
 # What git says
