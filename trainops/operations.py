@@ -135,32 +135,33 @@ def launch(
     """Start a run of the live release on idle GPUs; it goes on whatever becomes of this call.
 
     ``command``, or ``script`` with ``args``, says what to run, instead of the inventory; ``like`` an earlier run
-    (``r1``) whose command and environment are used again. ``gpus`` are a number of them, indexes, UUIDs or a JMESPath
-    expression; 0 for none. ``follow`` returns when the run has shown a sign of life (``training_until``, by default the
-    first values in its log) or has died; otherwise it returns when the run has started.
+    (``r1``) whose command and environment are used again, whatever the inventory says by now. ``gpus`` are a number of
+    them, indexes, UUIDs or a JMESPath expression; 0 for none. ``follow`` returns when the run has shown a sign of life
+    (``training_until``, by default the first values in its log) or has died; otherwise it returns when the run has
+    started.
 
     The step ``run`` of each host's result has the run's id in ``values["run"]``. Arguments, options and errors as those
     of :func:`rollback`.
     """
-    given: dict[str, Any] = {
+    said: dict[str, Any] = {
         "training_like": like,
         "training_gpus": gpus if gpus is None or isinstance(gpus, str | int) else list(gpus),
         "training_command": command if command is None or isinstance(command, str) else list(command),
         "training_script": script,
         "training_args": args if args is None or isinstance(args, str) else list(args),
-        "training_python": python,
-        "training_name": name,
-        "training_watch": follow,
     }
-    if like is not None and command is None and script is None:
-        # What the inventory says would win over what that run was.
-        given.update(training_command=[], training_script="", training_args=[] if args is None else args)
-    elif command is not None:
-        given["training_script"] = ""
+    if command is not None and (script is not None or args is not None):
+        more = "script" if script is not None else "arguments"
+        raise WrongOption(f"a command and {more} both say what to run: give one of them")
+    # What the inventory says else would be a second command, or arguments of another script.
+    if command is not None:
+        said.update(training_script="", training_args=[])
     elif script is not None:
-        given.update(training_command=[], training_args=[] if args is None else given["training_args"])
-    if command is not None and script is not None:
-        raise WrongOption("a command and a script both say what to run: give one of them")
+        said.update(training_command=[], training_args=said["training_args"] or [])
+    given = {"training_python": python, "training_name": name, "training_watch": follow}
+    # They are said for this launch, also where the inventory is made of the command's own words.
+    values = {name: literal(value) for name, value in said.items() if value is not None}
+    options["extravars"] = {**values, **(options.get("extravars") or {})}
     return run_playbook("launch_training", **_ordered((), target, given, options, need_root=True))
 
 
@@ -192,13 +193,20 @@ def logs(
 
 
 def status(
-    target: Texts | None = None, *, python: str | None = None, name: str | None = None, **options: Any
+    target: Texts | None = None,
+    *,
+    history: int | None = None,
+    python: str | None = None,
+    name: str | None = None,
+    **options: Any,
 ) -> Result:
     """The runs of all hosts: state, age, values, GPUs and release, in ``values["runs"]`` of each host's step ``run``.
 
+    ``values["projects"]`` has what was live when; ``history`` of the last activations are printed, by default 5 of a
+    single host and none of many.
     Arguments, options and errors as those of :func:`rollback`.
     """
-    given = {"training_python": python, "training_name": name}
+    given = {"training_history": history, "training_python": python, "training_name": name}
     return run_playbook("training_status", **_ordered((), target, given, options, need_root=True))
 
 

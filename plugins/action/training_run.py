@@ -12,9 +12,11 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import (
     run_free,
     run_result,
@@ -31,13 +33,20 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import C
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import project_name
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.run import check_options, order, without_gpus
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.run import (
+    check_options,
+    order,
+    set_apart,
+    without_gpus,
+)
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_launch import Conversation, once, refused, verdict
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import COLUMNS, indent, teller
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.variables import sources, standing
 
 display = Display()
 _CLOCK = Clock(time.monotonic, time.sleep)
 _DEPLOY_SECONDS = 60.0  # to wait for a deploy that is at work
+_ACTIVATIONS = 5  # in the table of a single host
 _LINES = 200  # of each log, to find its values in
 
 
@@ -46,13 +55,16 @@ class ActionModule(NamedStep):
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         check_numbers(options)
+        rest: dict[str, Any] = {}
+        if options["state"] == "started":
+            options, rest = set_apart(options, self._standing(task_vars))
         check_options(options)
         name = options["name"]
         if not name and options["project"] and options["state"] != "listed":
             name = project_name(options["project"], os.getcwd())
         options = {**options, "name": name or None, "root": os.path.normpath(options["root"])}
         states: Mapping[str, Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]] = {
-            "started": self._start,
+            "started": partial(self._start, rest),
             "stopped": self._stop,
             "watched": self._watch,
             "listed": self._list,
@@ -60,11 +72,18 @@ class ActionModule(NamedStep):
         }
         return states[options["state"]](options, task_vars)
 
-    def _start(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+    def _standing(self, task_vars: dict[str, Any]) -> set[str]:
+        """The options that nobody said for this launch: they merely stand in the inventory."""
+        host = task_vars["hostvars"].raw_get(task_vars["inventory_hostname"])
+        variables = sources(self._task.get_ds(), str(self._task.action))
+        return standing(variables, load_extra_vars(self._loader), task_vars, host)
+
+    def _start(self, rest: dict[str, Any], options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         # Made once: whatever happens to connections, the container knows this start by it.
         params = {
             **_whose(options),
             **order(options),
+            **rest,
             "token": secrets.token_hex(16),
             "patience": min(_DEPLOY_SECONDS, options["timeout"] / 2),
             "check_mode": bool(self._task.check_mode),
@@ -161,6 +180,7 @@ class ActionModule(NamedStep):
         found = run_result.listed(done, options["values"], options["lines"])
         if quiet := run_result.silent(found["runs"], options["stall_seconds"]):
             run_result.mark_stalled(quiet, look(self._connection, {**options, "node_view": False}))
+        found["history"] = _history(options, task_vars)
         text = run_table.summary(found)
         return {**found, "summary": text, "msg": text, "table": run_table.table([("", found)])}
 
@@ -184,6 +204,13 @@ class ActionModule(NamedStep):
     def _say(self, task_vars: dict[str, Any], text: str) -> None:
         host = str(task_vars.get("inventory_hostname", ""))
         display.display(step_line(host, indent(task_vars) - 2, "run", text))
+
+
+def _history(options: dict[str, Any], task_vars: dict[str, Any]) -> int:
+    """How many activations a table shows: of many hosts it stays short."""
+    if options["history"] is not None:
+        return max(0, int(options["history"]))
+    return _ACTIVATIONS if len(task_vars.get("ansible_play_hosts_all") or [""]) == 1 else 0
 
 
 def _whose(options: dict[str, Any]) -> dict[str, Any]:

@@ -55,8 +55,9 @@ options:
     type: str
   command:
     description:
-      - What to run, a list of words, or one text that is split into words as a shell would split it. No shell is
-        between. Where one is needed, name it, as in C([bash, -c, "..."]).
+      - What to run, a list of words, or one text that is split into words as C(sh) would split it, with its quotes and
+        backslashes. No shell is between, so a text with C($NAME), C(|), C(>) and the like outside of C('...') is
+        refused. Where a shell is needed, name it, as in C([bash, -c, "..."]). Patterns such as C(*) stay as they are.
       - C({release}) is the folder of the release and C({python}) the path in O(python), anywhere in a word.
       - The first word is looked for on the PATH of the run, which begins with the folder of O(python), so that
         C(torchrun) is found.
@@ -72,6 +73,9 @@ options:
   like:
     description:
       - An earlier run, such as V(r1), whose command and environment are used again. What else is set here wins over it.
+      - What merely stands in an inventory is not set here. Of the roles' variables only those win that are given with
+        C(-e), or by a play, a task or whoever includes the role. The others lend the values that the earlier run had
+        and that were not recorded, see O(env). A warning says what is not as they have it.
       - The release is the one that is live, unless O(release) names another.
     type: str
   release:
@@ -79,10 +83,14 @@ options:
     type: str
   env:
     description:
-      - Environment variables of the run. Values are texts. They are recorded with the run, but for those whose name
-        looks like that of a secret.
+      - Environment variables of the run, a mapping of names to texts.
+      - A value is recorded with the run where the name is known to be harmless (C(PATH), C(LANG), C(TZ), C(CUDA_*),
+        C(NCCL_*), C(OMP_*), C(TORCH*), C(PYTHON*) and the like), or where it is a number, a truth value or a path that
+        is there. Of all others only a digest is kept, which tells whether a later run has the same value.
+      - Words of O(command) and O(args) are recorded but for what looks like a secret. Whoever sees processes sees all
+        of them, so that a secret belongs into O(env_file).
       - Besides them a run has only a clean environment, which O(env_file) can add to.
-    type: dict
+    type: raw
     default: {}
   env_file:
     description:
@@ -176,6 +184,12 @@ options:
     description: So many of the last lines of a log are shown, with O(state=listed) of each.
     type: int
     default: 0
+  history:
+    description:
+      - With O(state=listed), so many of the last activations of each project are in RV(table), with who made which
+        release live when, from which commit, and which runs use it. RV(projects) has all of them in any case.
+      - By default 5 where a play has one host, and none where it has more.
+    type: int
   signal:
     description: With O(state=stopped), the signal that asks the run to end.
     type: str
@@ -309,13 +323,13 @@ gpus:
     index: {description: Its number in the container., type: int, sample: 0}
     uuid: {description: Its UUID., type: str}
 command:
-  description: The words that were started.
+  description: The words that were started, with C(***) for what looks like a secret.
   returned: success, with O(state=started) and O(state=explained)
   type: list
   elements: str
 environment:
   description: >-
-    The environment that was recorded with the run. The value is null where it came from O(env_file) or looks like a
+    The environment that was recorded with the run. The value is null where it came from O(env_file) or may be a
     secret.
   returned: success, with O(state=started)
   type: dict
@@ -422,7 +436,13 @@ projects:
   contains:
     name: {description: Its name., type: str}
     live: {description: "The release that is live, null when nothing is.", type: str}
-    activations: {description: "The moments at which releases went live, the oldest first.", type: list, elements: dict}
+    activations:
+      description: >-
+        The moments at which releases went live, the oldest first, as C(activation) (its number), C(release), C(from),
+        C(time), C(who), C(kind) (deploy, rollback, adopt or found), C(commit) and C(dirty).
+      type: list
+      elements: dict
+    releases: {description: "The releases that are there, so that a rollback can go to them.", type: list, elements: str}
     cache_bytes: {description: "The size of its compile caches, null when to count it takes long.", type: int}
 live:
   description: The release that is live, by project.
@@ -477,8 +497,3 @@ code:
   type: str
   sample: gpus-busy
 """
-
-CONSTRAINTS = {
-    "mutually_exclusive": [("command", "script"), ("command", "args")],
-    "required_by": {"args": ("script",)},
-}

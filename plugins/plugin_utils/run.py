@@ -9,16 +9,25 @@ from __future__ import annotations
 import math
 import os
 import re
-import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from ansible.module_utils.common.validation import check_type_dict
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.words import ShellNeeded, split
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood
 
-# What a shell would act on; between our words there is none.
-_SHELLS = {"&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "|&", "&>"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+# What a run like an earlier one takes over from it, and what stands for nothing there.
+TAKEN_OVER: dict[str, Any] = {
+    "command": None,
+    "script": None,
+    "args": None,
+    "env": {},
+    "env_file": None,
+    "pythonpath": [],
+}
 _RUN = re.compile(r"r[1-9][0-9]*")
 _LEAST = {"idle_timeout": 0, "idle_interval": 0.1, "patience": 0, "timeout": 1, "lines": 0, "stall_seconds": 1}
 # They name the run and its GPUs, so that what is running can be told from what is not.
@@ -39,10 +48,20 @@ def check_options(options: Mapping[str, Any]) -> None:
     if not os.path.isabs(options["root"]):
         raise OptionError(f"option root: {options['root']!r} is not an absolute path in the container")
     if options["state"] == "started":
-        if not (options["command"] or options["script"] or options["like"]):
-            raise OptionError("nothing says what to run: set option script, option command, or option like")
+        _check_command(options)
         if not without_gpus(options["select"]):
             understood(options["select"], options["count"])
+
+
+def _check_command(options: Mapping[str, Any]) -> None:
+    if not (options["command"] or options["script"] or options["like"]):
+        raise OptionError("nothing says what to run: set option script, option command, or option like")
+    if options["command"] and options["script"]:
+        raise OptionError("option command and option script both say what to run: set one of them")
+    if options["args"] and options["command"]:
+        raise OptionError("option args belongs to option script: put the words into option command")
+    if options["args"] and not (options["script"] or options["like"]):
+        raise OptionError("option args is set, and option script is not: set it too")
 
 
 def order(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,15 +69,34 @@ def order(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "release": options["release"] or None,
         "like": options["like"] or None,
-        "command": words(options["command"], "command") or None,
-        "script": options["script"] or None,
-        "args": words(options["args"], "args"),
+        **_said(options),
         "python": options["python"],
-        "env": environment(options["env"]),
-        "env_file": options["env_file"] or None,
         "pythonpath": list(options["pythonpath"]),
         "systemd": options["systemd"],
     }
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "command": words(options["command"], "command") or None,
+        "script": options["script"] or None,
+        "args": words(options["args"], "args"),
+        "env": environment(options["env"]),
+        "env_file": options["env_file"] or None,
+    }
+
+
+def set_apart(options: Mapping[str, Any], standing: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of a launch like an earlier run: the options that were said for it, and what else stands in the inventory.
+
+    ``standing`` are the options whose value merely stands there. The second part is for the worker, which takes values
+    from it that the earlier run had and that no record holds. Raises OptionError.
+    """
+    if not options["like"]:
+        return dict(options), {}
+    rest = {name: options[name] if name in standing else empty for name, empty in TAKEN_OVER.items()}
+    said = {**options, **{name: empty for name, empty in TAKEN_OVER.items() if name in standing}}
+    return said, {"standing": _said(rest)}
 
 
 def words(value: Any, option: str) -> list[str]:
@@ -73,14 +111,17 @@ def words(value: Any, option: str) -> list[str]:
     if not _is_text(value):
         raise OptionError(f"option {option}: {value!r} is neither a text nor a list of words")
     try:
-        found = shlex.split(str(value))
-    except ValueError as error:
-        raise OptionError(f"option {option}: {value!r} cannot be split into words: {error}") from error
-    if shells := [word for word in found if word in _SHELLS]:
+        found = split(str(value))
+    except ShellNeeded as error:
         raise OptionError(
-            f"option {option}: no shell is between that would understand {shells[0]!r}: write a list, "
-            "[bash, -c, '...'] for a shell, or the words themselves"
-        )
+            f"option {option}: no shell is between that would understand {str(error)!r}: put it into '...' where it is "
+            "meant as it is; for a shell write a list, [bash, -c, '...']"
+        ) from error
+    except ValueError as error:
+        raise OptionError(f"option {option}: its text cannot be split into words: {error}") from error
+    if option == "command" and found and _ASSIGNMENT.match(found[0]):
+        name = found[0].partition("=")[0]
+        raise OptionError(f"option {option}: {name}=… is no program: set {name} in option env")
     return _without_nul(found, option)
 
 
@@ -95,8 +136,14 @@ def _without_nul(found: list[str], option: str) -> list[str]:
     return found
 
 
-def environment(env: Mapping[str, Any]) -> dict[str, str]:
+def environment(env: Any) -> dict[str, str]:
     """Variables as texts. Raises OptionError, which names the variable and never shows its value."""
+    try:
+        env = check_type_dict(env if env is not None else {})
+    except TypeError:
+        what = "a list" if isinstance(env, list) else "a text" if isinstance(env, str) else "a value"
+        fix = "write it as NAME: value, one a line"
+        raise OptionError(f"option env: {what} is no mapping of names to values: {fix}") from None
     found = {}
     for name, value in env.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):

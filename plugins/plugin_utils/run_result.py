@@ -53,7 +53,7 @@ def started(done: Mapping[str, Any], told: Verdict | None) -> dict[str, Any]:
         more = len(differences) - _DIFFERENCES
         told_ones = ", ".join(differences[:_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
         summary += f"; since the last good run: {told_ones}"
-    notes = [str(done["fallback"])] if done["fallback"] else []
+    notes = [*map(str, done["notes"]), *([str(done["fallback"])] if done["fallback"] else [])]
     if done["altered"]:
         notes.append(f"changed by hand since it was released: {some(done['altered'])}")
     details = [f"log {record['log']}", f"command {' '.join(record['command'])}", f"compile caches {_caches(done)}"]
@@ -65,7 +65,7 @@ def foretold(ready: Mapping[str, Any], told: Verdict | None) -> dict[str, Any]:
     """The result of a start in check mode, where everything was looked at and nothing done."""
     gpus = [{"index": gpu.index, "uuid": gpu.uuid} for gpu in (told.chosen if told else ())]
     line = f"would start a run of {short_id(ready['release_id'])} {on_gpus(gpus)}"
-    return {
+    values = {
         "changed": True,
         "run": None,
         "state": "possible",
@@ -80,6 +80,7 @@ def foretold(ready: Mapping[str, Any], told: Verdict | None) -> dict[str, Any]:
         "summary": line,
         "msg": line,
     }
+    return _with_warnings(values, [str(note) for note in ready["notes"]])
 
 
 def _with_warnings(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ _OTHERS = {
     "training_listed",
     "training_explained",
     "training_lines",
+    "training_history",
     "training_follow",
     "training_stall_seconds",
     "training_launch",
@@ -75,6 +76,18 @@ def sources(task: Any, action: str) -> dict[str, str]:
         return {}
     found = {str(option): re.match(r"\s*\{\{[\s(]*([A-Za-z_]\w*)", str(value)) for option, value in written.items()}
     return {option: match[1] for option, match in found.items() if match}
+
+
+def standing(
+    variables: Mapping[str, str], said: Iterable[str], values: Mapping[str, Any], host: Mapping[str, Any]
+) -> set[str]:
+    """The options whose value merely stands in the inventory, and was not said for this run of the playbook.
+
+    ``variables`` as of :func:`sources`; ``said`` are the names that ``-e`` gave; ``values`` the variables as the task
+    has them and ``host`` as the inventory does, which differ where the play, a role's user or the task sets one.
+    """
+    mine = {option: name for option, name in variables.items() if name.startswith(PREFIX) and name not in set(said)}
+    return {option for option, name in mine.items() if name not in host or host[name] == values.get(name)}
 
 
 def named(text: str, variables: Mapping[str, str]) -> str:

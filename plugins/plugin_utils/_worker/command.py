@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import shlex
 
 from .channel import WorkerError
+from .words import ShellNeeded, split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,11 +55,12 @@ def words_of(value: Any, what: str) -> list[str]:
     """A command or arguments as words: a list, or one text that is split as a shell would. Raises WorkerError."""
     if isinstance(value, str):
         try:
-            return shlex.split(value)
+            return split(value)
+        except ShellNeeded as error:
+            fix = "quote it, or name a shell: [bash, -c, '...']"
+            raise WorkerError("command", f"{what}: no shell is between that would understand {error}: {fix}") from None
         except ValueError as error:
-            raise WorkerError(
-                "command", f"{what} {value!r} cannot be split into words ({error}): close its quotes"
-            ) from None
+            raise WorkerError("command", f"{what} cannot be split into words: {error}") from None
     if not isinstance(value, list) or not all(isinstance(word, (str, int, float)) for word in value):
         raise WorkerError("command", f"{what} is neither a text nor a list of texts")
     words = [str(word) for word in value]

@@ -20,6 +20,7 @@ _SECONDS = 1.0
 _INFO = re.compile(r"(?P<name>.+?)(?:-(?P<version>\d[^-]*?|v\d[^-]*?))?(?:-py\d[\d.]*)?\.(?:dist|egg)-info")
 _DRIVER = re.compile(r"Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 _MOST = 200
+_HIDDEN = "\0"  # before a digest, which stands for a value that was not written down
 
 
 def distributions(folders: list[str] | None = None) -> dict[str, str]:
@@ -76,15 +77,22 @@ def facts() -> dict[str, Any]:
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[dict[str, str | None]]:
     """What of two runs' records differs: [{what, before, now}]; None for what is not there.
 
-    Values that were not recorded are not compared, and neither is what differs in any case.
+    Values that were not recorded are compared by their digests, and shown as such; what differs in any case is left
+    out.
     """
     old, new = _comparable(before), _comparable(now)
     rows = [
-        {"what": what, "before": old.get(what), "now": new.get(what)}
+        {"what": what, "before": _told(old.get(what)), "now": _told(new.get(what), old.get(what))}
         for what in [*new, *(what for what in old if what not in new)]
         if old.get(what) != new.get(what)
     ]
     return rows[:_MOST]
+
+
+def _told(value: str | None, before: str | None = None) -> str | None:
+    if value is None or not value.startswith(_HIDDEN):
+        return value
+    return "another that is not shown" if before and before.startswith(_HIDDEN) else "one that is not shown"
 
 
 def _comparable(record: dict[str, Any]) -> dict[str, str | None]:
@@ -94,6 +102,10 @@ def _comparable(record: dict[str, Any]) -> dict[str, str | None]:
         f"environment {name}": value.replace(release, "{release}") if release else value
         for name, value in (record.get("environment") or {}).items()
         if value is not None and not name.startswith(("TRAINOPS_", "CUDA_VISIBLE_DEVICES"))
+    }
+    hidden = {
+        "words of the command" if name == "command" else name: _HIDDEN + found
+        for name, found in sorted((record.get("digests") or {}).items())
     }
     wanted = record.get("wanted") or {}
     words = wanted.get("command") or [
@@ -108,4 +120,5 @@ def _comparable(record: dict[str, Any]) -> dict[str, str | None]:
         "command": shlex.join(words),
         "gpus": ",".join(str(gpu["index"]) for gpu in record.get("gpus") or []),
         **environment,
+        **hidden,
     }

@@ -16,30 +16,22 @@ import re
 import stat
 
 from .channel import WorkerError
+from .secret import is_secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_BYTES = 1 << 20
 _OURS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TRAINOPS_RUN", "TRAINOPS_RUN_ID", "TRAINOPS_RELEASE")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_WORDS = re.compile(
-    r"(?:^|_)(?:TOKEN|KEY|PASS|PWD|AUTH|PRIVATE|COOKIE|DSN|PAT|JWT|CREDS?)(?:$|_)|SECRET|PASSW|APIKEY|CREDENTIAL",
-    re.IGNORECASE,
-)
-_LOGIN_IN_URL = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-def is_secret(name: str, value: str) -> bool:
-    """Whether a variable looks as if its value were nobody's business."""
-    return bool(_SECRET_WORDS.search(name) or _LOGIN_IN_URL.search(value))
-
-
-def recorded(env: dict[str, str], hidden: set[str]) -> dict[str, str | None]:
-    """An environment as it is written down: None for what is hidden or looks like a secret."""
+def recorded(env: dict[str, str], hidden: Collection[str] = ()) -> dict[str, str | None]:
+    """An environment as it is written down: None for what is hidden or may be a secret."""
     return {name: None if name in hidden or is_secret(name, env[name]) else env[name] for name in sorted(env)}
 
 

@@ -20,6 +20,7 @@ from .names import root_lock
 from .run_folder import open_own, prepare
 from .run_plan import Plan
 from .runs import RUNS, Run, all_runs, busy, living_runs, projects, read_run, the_project
+from .secret import shown_words
 from .store import Store, guarded, open_store, require_writable, short_id
 from .supervise import EXIT, ORDER, STARTED, exit_record, pids, read_record, start_of, write_record
 
@@ -38,18 +39,20 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
     params: root; name, or null for the only project; release (an id, its first characters, or null for the live one);
     token (a random word, made once for a launch however often it is asked for); command (list or text) or script and
-    args (list or text), env {name: text}, env_file, pythonpath; like (a run's id, or null) for what is not given;
-    python; systemd: auto | never; gpus: the parameters of the operation `gpus`, or null where no GPU is wanted; who;
-    patience: seconds to wait while a deploy runs; check_mode.
+    args (list or text), env {name: text}, env_file, pythonpath; like (a run's id, or null) for what is not given, with
+    standing {command, args, env, env_file}, which an inventory says, see :mod:`.run_like`; python; systemd: auto |
+    never; gpus: the parameters of the operation `gpus`, or null where no GPU is wanted; who; patience: seconds to wait
+    while a deploy runs; check_mode.
 
     Conversation: `ready` {gpus: the reading or null, runs: [those that live], cache_bytes, release_id, command,
-    altered}, answered by `again` {} for another reading, by `go` {gpus: [{index, uuid}]}, or by `stop` {}. There is no
-    `ready` when a run with this token was started already.
+    altered, notes}, answered by `again` {} for another reading, by `go` {gpus: [{index, uuid}]}, or by `stop` {}. There
+    is no `ready` when a run with this token was started already.
 
     Result: run: the record (see :func:`.run_folder.record_of`) with state, why, unsupervised, exit, log, or null;
     state: that of the run, "possible" in check mode, "refused" after `stop`; repeated; differs: see
     :func:`.distributions.differences`, against differs_from, the last run that ended with exit code 0; cache_bytes;
-    altered: files of the release that somebody changed; fallback: why systemd did not take it, or an empty text.
+    altered: files of the release that somebody changed; notes: sentences for the user; fallback: why systemd did not
+    take it, or an empty text.
     """
     return guarded(lambda: _run(channel, params), params["root"])
 
@@ -60,7 +63,7 @@ def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
         require_writable(store)
         before = with_token(store, params["token"])
         if before:
-            return _result(store, before, [], repeated=True)
+            return _result(store, before, None, repeated=True)
         plan = Plan(store, params)
         gpus = _agree(channel, store, params, plan)
     if gpus is None or params["check_mode"]:
@@ -81,8 +84,9 @@ def _agree(channel: Channel, store: Store, params: dict[str, Any], plan: Plan) -
             "runs": [one.view(long=False) for one in living_runs(store)],
             "cache_bytes": size_of(store),
             "release_id": plan.release,
-            "command": plan.words,
+            "command": shown_words(plan.words),
             "altered": plan.altered,
+            "notes": plan.notes,
         }
         channel.send("ready", ready)
         answer = channel.receive("go", "again", "stop")
@@ -118,7 +122,7 @@ def _launch(params: dict[str, Any], plan: Plan, gpus: list[dict[str, Any]]) -> d
         # An earlier try may have come through only now, after this one had looked.
         before = with_token(store, params["token"])
         if before:
-            return _result(store, before, plan.altered, repeated=True)
+            return _result(store, before, plan, repeated=True)
         if not store.has_tree(plan.release):
             what = f"release {short_id(plan.release)} was removed meanwhile"
             raise WorkerError("unknown-release", f"{what}: launch what is live")
@@ -133,7 +137,7 @@ def _launch(params: dict[str, Any], plan: Plan, gpus: list[dict[str, Any]]) -> d
         run = _settled(store, record["run"])
         if run.exit and run.exit["how"] == "not-started":
             raise WorkerError("not-started", f"{run.id}: {run.exit['note']}", run=run.id, log=run.log)
-        return _result(store, run, plan.altered, fallback=fallback)
+        return _result(store, run, plan, fallback=fallback)
 
 
 def _refuse_held(store: Store, gpus: list[dict[str, Any]]) -> None:
@@ -223,7 +227,7 @@ def last_good(store: Store, but: str) -> Run | None:
     return good[-1] if good else None
 
 
-def _result(store: Store, run: Run, altered: list[str], repeated: bool = False, fallback: str = "") -> dict[str, Any]:
+def _result(store: Store, run: Run, plan: Plan | None, repeated: bool = False, fallback: str = "") -> dict[str, Any]:
     good = last_good(store, run.id)
     return {
         "run": run.view(),
@@ -232,7 +236,8 @@ def _result(store: Store, run: Run, altered: list[str], repeated: bool = False, 
         "differs": differences(good.record, run.record) if good else [],
         "differs_from": good.id if good else None,
         "cache_bytes": size_of(store),
-        "altered": altered or run.record.get("altered") or [],
+        "altered": (plan.altered if plan else None) or run.record.get("altered") or [],
+        "notes": plan.notes if plan else [],
         "fallback": fallback,
     }
 
@@ -246,5 +251,6 @@ def _nothing_started(state: str, plan: Plan) -> dict[str, Any]:
         "differs_from": None,
         "cache_bytes": None,
         "altered": plan.altered,
+        "notes": plan.notes,
         "fallback": "",
     }

@@ -11,7 +11,7 @@ import stat
 
 from .caches import CACHE
 from .names import root_lock
-from .runs import LAST, RUNS, run_ids
+from .runs import KEY, LAST, RUNS, run_ids
 from .scratch import KEPT, SCRATCH, as_listed, fresh, is_bytecode, is_mark, keep, remove, remove_empty, walk
 from .store import ADOPTED, EDITED, HOME, Store, is_id, is_manifest, lstat, manifest_of, releases
 
@@ -134,7 +134,8 @@ def remove_folders(store: Store, who: str) -> None:
             if stat.S_ISDIR(getattr(lstat(store.home_fd, CACHE), "st_mode", 0)):
                 remove(store.home_fd, CACHE, lambda _path, _info: True)
             if not run_ids(store):
-                _unlink(store.home_fd, f"{RUNS}/{LAST}")
+                for name in (KEY, LAST):
+                    _unlink(store.home_fd, f"{RUNS}/{name}")
             folders = [path for path, info in walk(store.home_fd, ".")[1:] if stat.S_ISDIR(info.st_mode)]
             for path in sorted(folders, reverse=True):
                 remove_empty(store.home_fd, path)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -18,8 +17,11 @@ from .command import words_of
 from .detach import SUPERVISOR
 from .distributions import facts
 from .environment import marks, recorded
+from .run_files import write_locked, write_whole
+from .run_key import digests, make_key
 from .runs import LAST, RUNS, number_of, open_run, run_ids
-from .store import Store, make_folder, write_all
+from .secret import secrets_of, shown_words
+from .store import Store, make_folder
 from .supervise import FORMAT, ORDER, RECORD, RESERVED, boot, iso, reserve
 
 TYPE_CHECKING = False
@@ -44,7 +46,7 @@ def prepare(
         try:
             env = {**plan.environment(caches), **plan.more}
             env.update(marks(run, params["token"], plan.release, gpus))
-            record = record_of(store, params, plan, run, env, gpus)
+            record = record_of(store, params, plan, run, env, gpus, make_key(runs_fd))
             locked = _furnish(store, run, record)
         except BaseException:
             _clear(runs_fd, run)
@@ -52,21 +54,32 @@ def prepare(
         os.fsync(runs_fd)
     finally:
         os.close(runs_fd)
-    return record, {"argv": plan.words, "env": env, "cwd": params["root"]}, locked
+    order = {"argv": plan.words, "env": env, "cwd": params["root"], "hidden": secrets_of(plan.words)}
+    return record, order, locked
 
 
 def record_of(
-    store: Store, params: dict[str, Any], plan: Plan, run: str, env: dict[str, str], gpus: list[dict[str, Any]]
+    store: Store,
+    params: dict[str, Any],
+    plan: Plan,
+    run: str,
+    env: dict[str, str],
+    gpus: list[dict[str, Any]],
+    key: bytes,
 ) -> dict[str, Any]:
     """What is written down of a start.
 
-    wanted: what was asked for, as in params; altered: files of the release that somebody had changed; environment:
-    {name: value, or null for a secret or a value of the env file}; boot: see :func:`.supervise.boot`.
+    wanted: what was asked for, as in params, without secrets; altered: files of the release that somebody had changed;
+    environment: {name: value, or null for what may be a secret and for a value of the env file}; digests: of what was
+    not written down, see :mod:`.run_key`; boot: see :func:`.supervise.boot`.
     """
     now = time.time()
-    wanted = dict(plan.given, env=recorded(plan.theirs, set()))
-    for key, what in (("command", "training_command"), ("args", "training_args")):
-        wanted[key] = words_of(wanted[key], what) if wanted[key] else None
+    environment = recorded(env, plan.from_file())
+    wanted = dict(plan.given, env=recorded(plan.theirs))
+    words = {name: words_of(wanted[name], f"training_{name}") if wanted[name] else None for name in ("command", "args")}
+    wanted.update({name: shown_words(found) if found else None for name, found in words.items()})
+    hidden = {name: env[name] for name, value in environment.items() if value is None}
+    hidden.update({name: plan.theirs[name] for name, value in wanted["env"].items() if value is None})
     return {
         "format": FORMAT,
         "run": run,
@@ -74,12 +87,13 @@ def record_of(
         "root": params["root"],
         "release": plan.release,
         "token": params["token"],
-        "command": plan.words,
+        "command": shown_words(plan.words),
         "wanted": wanted,
+        "digests": digests(key, hidden, words["command"] or words["args"] or []),
         "like": params.get("like"),
         "python": plan.place.python,
         "cwd": params["root"],
-        "environment": recorded(env, plan.from_file()),
+        "environment": environment,
         "gpus": gpus,
         "altered": plan.altered,
         "created": iso(now),
@@ -100,26 +114,6 @@ def next_id(store: Store, runs_fd: int) -> str:
     number = 1 + max((number_of(one) for one in ids), default=0)
     write_whole(runs_fd, LAST, b"%d\n" % number)
     return f"r{number}"
-
-
-def write_whole(folder: int, name: str, data: bytes) -> None:
-    """Put a file in place in one step, on the disk when this returns."""
-    os.close(write_locked(folder, name, data))
-
-
-def write_locked(folder: int, name: str, data: bytes) -> int:
-    """The same; returns the descriptor, by which the file is locked from the moment that it is there."""
-    fresh = f".{name}.new"
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        write_all(fd, data)
-        os.fsync(fd)
-        os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
 
 
 def _furnish(store: Store, run: str, record: dict[str, Any]) -> int:

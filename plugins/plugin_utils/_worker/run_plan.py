@@ -13,7 +13,8 @@ from .channel import WorkerError
 from .command import Place, build, python_path, resolved, without_cwd
 from .environment import base, check_given, read_env_file, with_paths
 from .look import verify
-from .runs import find_run
+from .run_like import Wanted, wanted
+from .secret import shown_words
 from .store import Store, live_id, releases, short_id, some
 
 TYPE_CHECKING = False
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST = 200
-_GIVEN = ("command", "script", "args", "env", "env_file", "pythonpath")
+_IN_PS = (
+    "a word of the command looks like a secret: it is not recorded, but ps shows it to whoever is in the container "
+    "or on the node: keep it in training_env_file"
+)
 
 
 class Plan:
@@ -34,7 +38,8 @@ class Plan:
         if not store.has_tree(self.release):
             gone = store.path("releases", self.release)
             raise WorkerError("unknown-release", f"release {short_id(self.release)} is gone from {gone}: deploy again")
-        self.given = given(store, params)
+        asked: Wanted = wanted(store, params)
+        self.given, self.notes = asked.given, asked.notes
         python = os.path.join(params["root"], params["python"] or sys.executable)
         tree = store.path("releases", self.release)
         self.place = Place(tree, sorted(verdict.files), params["root"], python, sys.version_info[:2])
@@ -43,6 +48,8 @@ class Plan:
             self.hidden = read_env_file(str(self.given["env_file"]), params["root"])
         self.theirs = check_given(self.given["env"], "training_env")
         self.words, self.more = self._words()
+        if shown_words(self.words) != self.words:
+            self.notes.append(_IN_PS)
 
     def environment(self, caches: dict[str, str]) -> dict[str, str]:
         """All but the marks."""
@@ -73,31 +80,3 @@ def choose_release(store: Store, wanted: str | None) -> str:
     what = f"means {len(found)} releases" if found else "is no release"
     there = some([short_id(one) for one in ids]) or "none"
     raise WorkerError("unknown-release", f"{wanted} {what} of {store.name} below {store.root}; there are: {there}")
-
-
-def given(store: Store, params: dict[str, Any]) -> dict[str, Any]:
-    """What was asked for: {command, script, args, env, env_file, pythonpath}, the rest as the run ``like`` had it.
-
-    Raises WorkerError("secret") for a value that the other run had and that was not recorded.
-    """
-    wanted: dict[str, Any] = {key: params.get(key) for key in _GIVEN}
-    wanted["env"], wanted["pythonpath"] = dict(wanted["env"] or {}), list(wanted["pythonpath"] or [])
-    if not params.get("like"):
-        return wanted
-    other = find_run(store, params["like"])
-    theirs = other.record.get("wanted")
-    if not theirs:
-        raise WorkerError("no-run", f"what {other.id} was started with was not recorded: give its command")
-    if not (wanted["command"] or wanted["script"]):
-        args = wanted["args"]
-        wanted.update({key: theirs[key] for key in ("command", "script", "args")})
-        if args and theirs["script"]:
-            wanted["args"] = args
-    missing = [name for name, value in theirs["env"].items() if value is None and name not in wanted["env"]]
-    if missing:
-        fix = "give it again in training_env, or keep it in training_env_file"
-        raise WorkerError("secret", f"{other.id} had {', '.join(missing)}, whose value is not recorded: {fix}")
-    wanted["env"] = {**{name: value for name, value in theirs["env"].items() if value is not None}, **wanted["env"]}
-    wanted["env_file"] = wanted["env_file"] or theirs["env_file"]
-    wanted["pythonpath"] = wanted["pythonpath"] or theirs["pythonpath"]
-    return wanted

@@ -13,6 +13,7 @@
     ROOT/.trainops/NAME/runs/rN/lock            held by the supervisor for as long as anything of the run is left
     ROOT/.trainops/NAME/runs/rN/supervisor.py   the supervisor's source, see :mod:`.supervise`
     ROOT/.trainops/NAME/runs/last               the last number that was given; none is used twice
+    ROOT/.trainops/NAME/runs/key                for digests of what no record may hold, see :mod:`.run_key`
     ROOT/.trainops/NAME/cache/                  compile caches, which no deploy wipes
 
 Whether a supervisor lives is asked of the kernel, by its lock; whether a process is the one that was started, by its
@@ -28,7 +29,7 @@ import stat
 import time
 
 from .channel import WorkerError
-from .store import HOME, Store, check_name, guarded, live_id, lstat, open_folder, open_root, open_store
+from .store import HOME, Store, check_name, guarded, live_id, lstat, open_folder, open_root, open_store, releases
 from .supervise import EXIT, LOCK, LOG, RECORD, STARTED, STOPPED, boot, read_record, start_of
 
 TYPE_CHECKING = False
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from .channel import Channel
 
-RUNS, LAST = "runs", "last"
+RUNS, LAST, KEY = "runs", "last", "key"
 ALIVE = ("starting", "running")
 _ID = re.compile(r"r[1-9][0-9]*")
 _TAIL_BYTES = 64 << 10
@@ -54,6 +55,8 @@ _UNKNOWN: dict[str, Any] = {
 }
 # What only one run is asked for, and never many at once.
 _LONG = ("environment", "distributions", "order")
+# What stays in the container.
+_KEPT = ("digests",)
 
 
 class Run:
@@ -98,7 +101,8 @@ class Run:
 
     def view(self, long: bool = True) -> dict[str, Any]:
         """The record as results carry it, with state and exit record; without its long parts unless wanted."""
-        kept = {key: value for key, value in self.record.items() if long or key not in _LONG}
+        left_out = _KEPT if long else (*_KEPT, *_LONG)
+        kept = {key: value for key, value in self.record.items() if key not in left_out}
         return {
             **kept,
             "state": self.state,
@@ -356,7 +360,8 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     or null; logs: how many of the last lines of each log; most: how many of the latest runs of each project (those that
     live come in any case).
 
-    Result: projects: [{name, live: release id or null, activations (see :mod:`.history`, oldest first), cache_bytes,
+    Result: projects: [{name, live: release id or null, activations (see :mod:`.history`, oldest first), releases: ids of
+    those that are there, cache_bytes,
     runs: [{the record (see :func:`.run_folder.record_of`), project, state, why, unsupervised, exit, log, stopping_by,
     age_s: since its start, log_bytes, log_age_s: since it last printed, tail: lines}]}], oldest run first; runs: those
     of all projects.
@@ -385,6 +390,7 @@ def _project(params: dict[str, Any], name: str) -> dict[str, Any]:
             "name": name,
             "live": live_id(store),
             "activations": activations(store),
+            "releases": [release for release in releases(store) if store.has_tree(release)] if store.exists() else [],
             "cache_bytes": size_of(store),
             "runs": [dict(run, project=name) for run in runs if run],
         }

@@ -257,8 +257,9 @@ class NotStarted(Exception):
 
 
 def read_order(folder: int) -> dict[str, Any]:
-    """What to start: ``{argv, env, cwd}``, from the launch at the other end of the pipe; the pipe's name goes at once.
+    """What to start: ``{argv, env, cwd, hidden}``, from the launch at the other end of the pipe, which goes at once.
 
+    ``hidden`` are secrets in argv, which no record may hold.
     Raises NotStarted when the launch ended first.
     """
     gone = NotStarted("the launch ended before it had said what to start: launch again")
@@ -325,10 +326,11 @@ def _reason(error: BaseException, order: dict[str, Any]) -> str:
 class Watch:
     """A run that was started: waits for it, and for what it leaves behind."""
 
-    def __init__(self, folder: int, pid: int, unit: str | None) -> None:
+    def __init__(self, folder: int, pid: int, unit: str | None, hidden: list[str] | None = None) -> None:
         self.folder = folder
         self.pid = pid
         self.unit = unit
+        self.hidden = hidden or []
         self.began = time.clock_gettime(time.CLOCK_BOOTTIME)
         self.memory = Memory(pid)
         self.told_to_end = False
@@ -386,7 +388,12 @@ class Watch:
                 pass
             signal.sigtimedwait({signal.SIGCHLD}, max(0.0, end - time.monotonic()))
         found = sorted(descendants({os.getpid()})) if _has_children() else []
-        return [{"pid": pid, "command": command_of(pid)} for pid in found]
+        return [{"pid": pid, "command": self._without_secrets(command_of(pid))} for pid in found]
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self.hidden:
+            text = text.replace(secret, "***")
+        return text
 
     def record(self, status: int, now: float) -> dict[str, Any]:
         """The exit record of a process that ended with ``status``."""
@@ -494,7 +501,8 @@ def supervise(path: str, unit: str | None) -> None:
     if lock < 0:
         return None
     try:
-        watch = Watch(folder, spawn(folder, read_order(folder)), unit)
+        order = read_order(folder)
+        watch = Watch(folder, spawn(folder, order), unit, order.get("hidden"))
     except Exception as error:
         note = str(error) if isinstance(error, NotStarted) else f"{type(error).__name__}: {error}"
         return write_exit(folder, exit_record("not-started", time.time(), note=note[:2000]))

@@ -184,7 +184,7 @@ SHOW = "- {name: Say, ansible.builtin.debug: {msg: '%s'}}"
             ["launch", "--no-follow", "--like", "r1", "--gpus", "0,2"],
             "launch_training",
             "training_watch training_like training_gpus training_script",
-            "False r1 0,2 ",
+            "False r1 0,2 -",
         ),
         (
             ["launch", "--script", "a.py", "--args", "--lr 1", "--python", "/p"],
@@ -192,7 +192,12 @@ SHOW = "- {name: Say, ansible.builtin.debug: {msg: '%s'}}"
             "training_script training_args training_python training_command",
             "a.py --lr 1 /p []",
         ),
-        (["launch", "--command", "a b"], "launch_training", "training_script training_command", " a b"),
+        (
+            ["launch", "--command", "a b"],
+            "launch_training",
+            "training_script training_args training_command",
+            " [] a b",
+        ),
     ],
 )
 def test_words_become_variables(tmp_path: Path, words: list[str], playbook: str, variables: str, values: str) -> None:

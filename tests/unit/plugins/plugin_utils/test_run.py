@@ -14,6 +14,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.run import (
     check_options,
     environment,
     order,
+    set_apart,
     without_gpus,
     words,
 )
@@ -102,7 +103,8 @@ def test_words(value: Any, found: list[str]) -> None:
     [
         ("python a.py && python b.py", "no shell is between that would understand '&&'"),
         ("python a.py > log", "no shell is between that would understand '>'"),
-        ("python 'a.py", "cannot be split into words: No closing quotation"),
+        ("python 'a.py --token hunter2", "its text cannot be split into words: the ' is never closed"),
+        ("python a.py --out $HOME/x", "no shell is between that would understand '$HOME'"),
         (["a", True], "True is no word: write it as a text, in quotes"),
         (["a", {"b": 1}], "is no word"),
         ({"a": 1}, "neither a text nor a list of words"),
@@ -114,15 +116,27 @@ def test_what_is_no_list_of_words(value: Any, said: str) -> None:
     with pytest.raises(OptionError, match=r"^option args: ") as caught:
         words(value, "args")
     assert said in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_variable_before_a_command_belongs_into_the_environment() -> None:
+    with pytest.raises(OptionError, match=r"^option command: A=… is no program: set A in option env$"):
+        words("A=hunter2 python a.py", "command")
+    assert words("A=b", "args") == words("'A=b'", "args") == ["A=b"]
 
 
 def test_an_environment_of_texts() -> None:
     assert environment({"A": "x y", "B_1": 2, "C": 0.5, "D": ""}) == {"A": "x y", "B_1": "2", "C": "0.5", "D": ""}
+    assert environment('{"A": "b"}') == environment("A=b") == {"A": "b"}  # as -e training_env=… gives it
+    assert environment(None) == {}
 
 
 @pytest.mark.parametrize(
     ("env", "said"),
     [
+        (["A=hidden"], "option env: a list is no mapping of names to values: write it as NAME: value"),
+        ("hidden", "option env: a text is no mapping"),
+        (7, "option env: a value is no mapping"),
         ({"A-B": "x"}, "'A-B' is no name of a variable"),
         ({"": "x"}, "'' is no name of a variable"),
         ({"HF_TOKEN": True}, "the value of HF_TOKEN is no text"),
@@ -132,7 +146,7 @@ def test_an_environment_of_texts() -> None:
         ({"TRAINOPS_RUN": "hidden"}, "TRAINOPS_RUN is set for each run: leave it out"),
     ],
 )
-def test_what_is_no_environment(env: dict[str, Any], said: str) -> None:
+def test_what_is_no_environment(env: Any, said: str) -> None:
     with pytest.raises(OptionError) as caught:
         environment(env)
     assert said in str(caught.value)
@@ -161,3 +175,35 @@ def test_what_the_worker_is_told() -> None:
         "pythonpath": [],
         "systemd": "auto",
     }
+
+
+def test_of_a_launch_like_another_only_what_was_said_counts() -> None:
+    standing = {"script", "args", "env", "env_file", "pythonpath"}
+    options = {**OPTIONS, "args": "--n 3", "env": {"A": "1"}, "env_file": "x.env", "pythonpath": ["p"]}
+    assert set_apart(options, standing) == (options, {})
+    said, rest = set_apart({**options, "like": "r1"}, standing)
+    assert [said[name] for name in ("script", "args", "env", "env_file", "pythonpath")] == [None, None, {}, None, []]
+    assert rest == {
+        "standing": {
+            "command": None,
+            "script": "train.py",
+            "args": ["--n", "3"],
+            "env": {"A": "1"},
+            "env_file": "x.env",
+        }
+    }
+    said, rest = set_apart({**options, "like": "r1"}, standing - {"env", "args"})
+    assert (said["env"], said["args"], rest["standing"]["env"]) == ({"A": "1"}, "--n 3", {})
+    check_options(said)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"command": "a"}, "option command and option script both say what to run"),
+        ({"script": None, "command": "a", "args": "b"}, "option args belongs to option script"),
+    ],
+)
+def test_only_one_thing_says_what_to_run(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        check_options({**OPTIONS, **change})

@@ -68,6 +68,7 @@ def launched(**values: Any) -> dict[str, Any]:
         "differs": [],
         "cache_bytes": 8192,
         "altered": [],
+        "notes": [],
         "fallback": "",
         **values,
     }
@@ -140,11 +141,12 @@ def test_a_run_that_is_done_at_once_is_a_start() -> None:
 
 
 def test_a_start_is_foretold() -> None:
-    ready = {"release_id": ID, "command": ["x"], "altered": []}
+    ready = {"release_id": ID, "command": ["x"], "altered": [], "notes": ["a note"]}
     result = run_result.foretold(ready, verdict(eight(), [], 2, None))
     assert result["summary"] == "would start a run of 7c1e09a on GPUs 0-1"
     assert (result["run"], result["state"], result["changed"]) == (None, "possible", True)
     assert run_result.foretold(ready, None)["summary"].endswith("without GPUs")
+    assert result["warnings"] == ["a note"]
 
 
 def stop(run: dict[str, Any], changed: bool = True, *killed: int) -> dict[str, Any]:

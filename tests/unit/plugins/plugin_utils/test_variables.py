@@ -12,7 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.variables import known, named, sources, unknown
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.variables import (
+    known,
+    named,
+    sources,
+    standing,
+    unknown,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -105,3 +111,12 @@ def test_no_message_of_ours_names_an_option_without_saying_so() -> None:
     for name in ("gpu_select", "gpu_look", "gpu_result", "gpu_wait", "gpu_text", "gpus", "nvidia_smi", "check"):
         source = (ROOT / f"plugins/plugin_utils/{name}.py").read_text()
         assert not bare.findall(source), name
+
+
+def test_what_merely_stands_in_an_inventory_was_not_said() -> None:
+    variables = {"env": "training_env", "args": "training_args", "script": "training_script", "name": "own_name"}
+    host = {"training_env": {"A": 1}, "training_args": "x", "own_name": "y"}
+    values = {**host, "training_script": ""}  # the last one is a role's default
+    assert standing(variables, [], values, host) == {"env", "args", "script"}
+    assert standing(variables, ["training_env"], values, host) == {"args", "script"}
+    assert standing(variables, [], {**values, "training_args": "of a play"}, host) == {"env", "script"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.environment import (
     base,
-    is_secret,
     parse_env,
     parse_line,
     with_paths,
@@ -43,27 +42,6 @@ def test_a_line_of_an_env_file(line: str, value: str) -> None:
 def test_the_last_of_several_lines_counts() -> None:
     assert parse_env("\ufeffA=1\r\n\r\n  # no\r\nA=2\r\nB='3'\n", "f") == {"A": "2", "B": "3"}
     assert refusal(parse_env, "A=1\n\nB\n", "/f").message.startswith("/f:3: there is no '='")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "secret"),
-    [
-        ("HF_TOKEN", "x", True),
-        ("WANDB_API_KEY", "x", True),
-        ("AWS_SECRET_ACCESS_KEY", "x", True),
-        ("db_password", "x", True),
-        ("GITHUB_PAT", "x", True),
-        ("URL", "https://me:pw@host/x", True),
-        ("TOKENIZERS_PARALLELISM", "false", False),
-        ("MAX_TOKENS", "4096", False),
-        ("KEYBOARD", "de", False),
-        ("PATH", "/bin", False),
-        ("URL", "https://host/x@y:z", False),
-        ("MONKEY", "x", False),
-    ],
-)
-def test_secrets_are_known_by_their_name_or_their_look(name: str, value: str, secret: bool) -> None:
-    assert is_secret(name, value) is secret
 
 
 def test_the_interpreter_s_folder_is_first_whatever_the_path_is() -> None:

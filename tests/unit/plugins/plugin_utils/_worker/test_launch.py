@@ -32,6 +32,7 @@ from tests.unit.launching import (
     says,
     script,
     start,
+    stopped,
     supervisor_gone,
     until,
     wish,
@@ -97,17 +98,19 @@ def shown(root: Path, run: str = "r1") -> tuple[list[str], str, list[str], str, 
 
 
 def test_a_run_of_a_script(root: Path) -> None:
-    result = start(root, script="train.py", args="--lr '1e-4 x'", env={"COLOUR": "blue"}, pythonpath=["pkg", "extra"])
+    result = start(
+        root, script="train.py", args="--lr '1e-4 x'", env={"NCCL_DEBUG": "INFO"}, pythonpath=["pkg", "extra"]
+    )
     path, cwd, argv, file, env = shown(root)
     tree = release_of(root)
     assert path[:4] == [tree, tree, f"{tree}/pkg", f"{root}/extra"]
     assert (cwd, file, argv[1:]) == (os.fspath(root), f"{tree}/train.py", ["--lr", "1e-4 x"])
     assert set(env) - {"LC_CTYPE"} == {
-        *("COLOUR", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "HOME", "LANG", "LOGNAME", "PATH", "PYTHONPATH"),
+        *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "HOME", "LANG", "LOGNAME", "NCCL_DEBUG", "PATH", "PYTHONPATH"),
         *("PYTHONUNBUFFERED", "SHELL", "TORCHINDUCTOR_CACHE_DIR", "TRAINOPS_RELEASE", "TRAINOPS_RUN"),
         *("TRAINOPS_RUN_ID", "TRITON_CACHE_DIR", "USER"),
     }
-    assert (env["COLOUR"], env["CUDA_VISIBLE_DEVICES"], env["TRAINOPS_RUN_ID"]) == ("blue", "", "r1")
+    assert (env["NCCL_DEBUG"], env["CUDA_VISIBLE_DEVICES"], env["TRAINOPS_RUN_ID"]) == ("INFO", "", "r1")
     assert env["PATH"].split(":")[0] == os.path.dirname(sys.executable)
     assert os.path.isdir(env["TRITON_CACHE_DIR"])
     run = result["run"]
@@ -199,23 +202,44 @@ def test_a_launcher_of_modules_is_kept_to_the_release(root: Path, tmp_path: Path
 
 def test_secrets_reach_the_run_and_no_record(root: Path) -> None:
     (root / "secrets.env").write_text("export API=from-file\n# a comment\nPLAIN='x # y' # z\nBOTH=file\n")
-    env = {"HF_TOKEN": "t0p-secret", "BOTH": "given", "TOKENIZERS_PARALLELISM": "false", "PROXY": "http://me:pw1@host"}
-    result = start(root, script="train.py", env=env, env_file="secrets.env")
-    seen = shown(root)[4]
-    assert {name: seen[name] for name in ("API", "PLAIN", "BOTH", "HF_TOKEN")} == {
+    env = {"HFTOKEN": "t0p-secret", "BOTH": "given", "TOKENIZERS_PARALLELISM": "false", "PROXY": "http://pw1@host"}
+    args = ["--api-key", "s3same", "--url=https://s1mple@host/x", "--n", "3"]
+    decider = Decider()
+    result = start(root, decider, script="train.py", args=args, env=env, env_file="secrets.env")
+    argv, _file, seen = shown(root)[2:]
+    assert argv[1:] == args
+    assert {name: seen[name] for name in ("API", "PLAIN", "BOTH", "HFTOKEN")} == {
         "API": "from-file",
         "PLAIN": "x # y",
         "BOTH": "given",
-        "HF_TOKEN": "t0p-secret",
+        "HFTOKEN": "t0p-secret",
     }
     kept = result["run"]["environment"]
-    assert [kept[name] for name in ("API", "PLAIN", "HF_TOKEN", "PROXY")] == [None] * 4
-    assert (kept["BOTH"], kept["TOKENIZERS_PARALLELISM"]) == ("given", "false")
+    assert [kept[name] for name in ("API", "PLAIN", "BOTH", "HFTOKEN", "PROXY")] == [None] * 5
+    assert kept["TOKENIZERS_PARALLELISM"] == "false"
+    assert result["run"]["command"][2:] == ["--api-key", "***", "--url=https://***@host/x", "--n", "3"]
+    assert [note.partition(":")[0] for note in result["notes"]] == ["a word of the command looks like a secret"]
     supervisor_gone(root)
-    for path in home(root).iterdir():
-        if path.name not in ("log", "exit.json"):  # which hold what this script prints
-            text = path.read_text()
-            assert not [word for word in ("from-file", "x # y", "t0p-secret", "pw1") if word in text], path
+    secret = ("from-file", "x # y", "t0p-secret", "given", "pw1", "s3same", "s1mple")
+    for path in [*home(root).iterdir(), *(path for path in home(root).parent.iterdir() if path.is_file())]:
+        if path.name not in ("log", "exit.json", "key"):  # which hold what this script prints, or are random
+            assert not [word for word in secret if word in path.read_text()], path
+    told = repr([result, decider.told, dict(read(root).view(), exit=None)])
+    assert not [word for word in secret if word in told] and "digests" not in told
+
+
+def test_a_secret_in_what_a_run_left_behind_or_had_to_be_killed_is_in_no_record(root: Path) -> None:
+    child = (
+        "import subprocess, sys\n"
+        "subprocess.Popen(['sh', '-c', \"trap '' TERM; echo on; sleep 600 & wait\", *sys.argv[1:]])"
+    )
+    script(root, child, "--token", "s3same-7")
+    says(root, "on")
+    assert ended(root).exit
+    left = read(root).exit["left_over"]  # type: ignore[index]
+    assert [one["command"].endswith("--token ***") for one in left if "trap" in one["command"]] == [True]
+    killed = stopped(root, "r1", patience=0.1)["stopped"][0]["killed"]
+    assert killed and "s3same-7" not in repr(killed)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +271,7 @@ def test_the_same_launch_again_starts_nothing(root: Path) -> None:
     again = script(root, "import time; time.sleep(600)", decider=decider, **told)
     assert (again["repeated"], again["run"]["process"]) == (True, first["run"]["process"])
     assert decider.told == []
-    assert sorted(path.name for path in home(root).parent.iterdir()) == ["last", "r1"]
+    assert sorted(path.name for path in home(root).parent.iterdir()) == ["key", "last", "r1"]
 
 
 def test_two_tries_of_one_launch_at_once_start_one_run(root: Path) -> None:
@@ -366,13 +390,47 @@ def test_like_another_run(root: Path) -> None:
     start(root, like="r1", env={"TWO": "two"})
     path, _cwd, argv, _file, env = shown(root, "r2")
     assert (argv[1:], env["ONE"], env["TWO"], env["FILE"], f"{root}/x" in path) == (["a"], "1", "two", "1", True)
-    start(root, like="r2", args=["b"])
+    start(root, like="r1", args=["b"])
     assert shown(root, "r3")[2][1:] == ["b"]
-    start(root, script="train.py", env={"MY_SECRET": "x"})
-    shown(root, "r4")
-    error = refusal(start, root, like="r4")
-    assert (error.code, error.message.split(":")[0]) == ("secret", "r4 had MY_SECRET, whose value is not recorded")
-    assert start(root, like="r4", env={"MY_SECRET": "y"})["run"]["run"] == "r5"
+
+
+def test_like_takes_what_was_not_recorded_from_where_it_stands_now(root: Path) -> None:
+    start(root, script="train.py", env={"MYTHING": "x"})
+    shown(root)
+    error = refusal(start, root, like="r1")
+    assert (error.code, error.message.split(":")[0]) == ("secret", "r1 had MYTHING, whose value is not recorded")
+    (root / "b.env").write_text("MYTHING=from-file\nMORE=1\n")
+    same = start(root, like="r1", standing={"env": {"MYTHING": "x"}, "env_file": "b.env"})
+    assert (shown(root, "r2")[4]["MYTHING"], same["notes"]) == ("x", [])
+    another = start(root, like="r1", standing={"env_file": "b.env"})
+    env = shown(root, "r3")[4]
+    assert (env["MYTHING"], "MORE" in env) == ("from-file", False)
+    assert another["notes"] == ["r1 had another value of MYTHING, which is not recorded: the present one is taken"]
+    said = start(root, like="r1", env={"MYTHING": "y"}, standing={"env": {"MYTHING": "z"}})
+    assert (shown(root, "r4")[4]["MYTHING"], said["notes"]) == ("y", [])
+
+
+def test_what_stands_in_an_inventory_does_not_win_over_the_run_that_is_liked(root: Path) -> None:
+    start(root, script="train.py", env={"NCCL_DEBUG": "INFO"})
+    shown(root)
+    standing = {"env": {"NCCL_DEBUG": "WARN", "OMP_NUM_THREADS": "1"}}
+    result = start(root, like="r1", standing=standing)
+    env = shown(root, "r2")[4]
+    assert (env["NCCL_DEBUG"], "OMP_NUM_THREADS" in env) == ("INFO", False)
+    told = "as in r1, not as training_env has it now: NCCL_DEBUG, OMP_NUM_THREADS (what -e training_env says wins)"
+    assert result["notes"] == [told]
+
+
+def test_like_a_run_with_words_that_were_not_recorded(root: Path) -> None:
+    start(root, script="train.py", args=["--api-key", "s3same", "--n", "3"])
+    shown(root)
+    error = refusal(start, root, like="r1")
+    assert error.message.startswith("r1 had words in training_args that are not recorded")
+    assert refusal(start, root, like="r1", standing={"args": ["--api-key", "s3same", "--n", "4"]}).code == "secret"
+    start(root, like="r1", standing={"args": ["--api-key", "s3same", "--n", "3"]})
+    assert shown(root, "r2")[2][1:] == ["--api-key", "s3same", "--n", "3"]
+    other = start(root, like="r1", standing={"args": ["--api-key", "0ther", "--n", "3"]})
+    assert other["notes"][0] == "r1 had another secret in training_args, which is not recorded"
 
 
 def test_what_differs_from_the_last_good_run_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,6 +453,21 @@ def test_what_differs_from_the_last_good_run_is_told(root: Path, monkeypatch: py
     result = start(root, script="train.py", env={"NEW": "x"})  # still against r1: r2 did not end well
     assert [row["what"] for row in result["differs"]] == ["torch", "command", "environment NEW"]
     assert result["differs_from"] == "r1"
+
+
+def test_a_secret_that_differs_is_told_and_not_shown(root: Path) -> None:
+    def again(**more: Any) -> list[dict[str, Any]]:
+        result = script(root, "", env={"HFTOKEN": "one", **more.pop("env", {})}, **more)
+        assert ended(root, result["run"]["run"]).exit
+        rows: list[dict[str, Any]] = result["differs"]
+        return rows
+
+    assert again() == again() == []
+    changed = again(env={"HFTOKEN": "two", "MORE": "x y"})
+    assert changed == [
+        {"what": "environment HFTOKEN", "before": "one that is not shown", "now": "another that is not shown"},
+        {"what": "environment MORE", "before": None, "now": "one that is not shown"},
+    ]
 
 
 def test_files_that_somebody_changed_are_recorded(root: Path) -> None:

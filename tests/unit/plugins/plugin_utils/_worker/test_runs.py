@@ -81,7 +81,7 @@ def test_a_killed_supervisor_never_makes_a_success(root: Path) -> None:
 
 
 def test_runs_are_listed_with_what_people_look_for(root: Path) -> None:
-    script(root, "print('a'); print('b'); raise SystemExit(4)", env={"COLOUR": "blue"})
+    script(root, "print('a'); print('b'); raise SystemExit(4)", env={"NCCL_DEBUG": "INFO"})
     ended(root)
     script(root, LOOP)
     says(root, "on", "r2")
@@ -95,7 +95,7 @@ def test_runs_are_listed_with_what_people_look_for(root: Path) -> None:
     assert 0 <= second["log_age_s"] <= second["age_s"] < 60
     assert not {"environment", "distributions"} & first.keys()
     (one,) = listing(root, name="demo", run="r1")["runs"]
-    assert one["environment"]["COLOUR"] == "blue"
+    assert one["environment"]["NCCL_DEBUG"] == "INFO"
 
 
 def test_only_the_latest_are_listed_and_those_that_live(root: Path) -> None:
