@@ -220,13 +220,17 @@ def logs(words: Sequence[str], **options: Any) -> None:
 
 @main.command(epilog=EPILOG)
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option(
+    "--history", type=click.IntRange(min=0), metavar="NUMBER", help="List so many activations [5 of one host]."
+)
 @_PYTHON
 @_NAME
 @_shared_options
 def status(targets: Sequence[str], **options: Any) -> None:
     """Show the runs of all containers: state, age, values, GPUs and release.
 
-    A run whose log is silent while its GPUs do nothing is shown as stalled.
+    A run whose log is silent while its GPUs do nothing is shown as stalled. Of a single container also what was live
+    when, who made it so, and which runs use it: what `rollback --to` can go back to.
     """
     _run(trainops.status, options, target=targets or None)
 

@@ -86,8 +86,8 @@ def diff(
 ) -> Result:
     """Say what differs from what is live: what was changed by hand in containers, and what the project has since.
 
-    Nothing is changed. When something differs the result's ``reason`` is ``Reason.DIFFERS``, and the step ``release`` of
-    each host has ``values["by_hand"]`` and ``values["in_project"]``. Arguments, options and errors as those of
+    Nothing is changed. When something differs the result's ``reason`` is ``Reason.DIFFERS``, and the step ``release``
+    of each host has ``values["by_hand"]`` and ``values["in_project"]``. Arguments, options and errors as those of
     :func:`deploy`.
     """
     given = {"training_python": python, "training_name": name, **_limits(max_size, max_files)}

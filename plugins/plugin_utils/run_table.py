@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import short_id
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.activation_table import activation_lines
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import ranges
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import age
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
@@ -60,10 +61,15 @@ def table(hosts: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     lines = _aligned(rows) if runs else []
     column = max((len(host) for host, _result in hosts), default=0)
     for host, result in hosts:
-        told = [_live(project) for project in result["projects"]] or ["nothing of trainops is there"]
-        if not result["runs"]:
-            told[0] = f"no run; {told[0]}"
-        lines += [f"{host:<{column}}{_GAP if named else ''}{line}" for line in told]
+        first = "" if result["runs"] else "no run; "
+        begin = f"{host:<{column}}{_GAP if named else ''}"
+        for project in result["projects"]:
+            lines.append(f"{begin}{first}{_live(project)}")
+            past = activation_lines(project, result["runs"], int(result.get("history") or 0))
+            lines += [f"{_GAP}{line}" for line in past]
+            first = ""
+        if not result["projects"]:
+            lines.append(f"{begin}{first}nothing of trainops is there")
     return "\n".join(map(visible, lines))
 
 
