@@ -33,7 +33,7 @@ from .names import link_target, our_links, owner_of, predicted_wait, root_lock
 from .plain import drop_links, finish_links, is_bridge, is_in_both, lay_way_back, make_plain
 from .running import running
 from .runs import busy
-from .scratch import clean, is_mark
+from .scratch import clean, is_mark, unused_copies
 from .store import (
     HOME,
     Store,
@@ -173,7 +173,8 @@ class Plan:
         self.stale = sorted(links - in_tree)
         self.left = [_not_ours(store, name) for name in sorted((wanted & in_tree) - set(self.names))]
         self.left += _into_home(store, links)
-        self.removed = [sizes(store, release) for release in trees(store) if release != self.live]
+        unused = unused_copies(store) if store.exists() else set[str]()  # a run that did not end made them
+        self.removed = [sizes(store, one) for one in trees(store) if one != self.live and one not in unused]
         self.ours = has_ours(store)
         self.running = running(store)
         self.stays: list[str] = []

@@ -134,8 +134,8 @@ projects = st.sampled_from(PROJECTS)
 kinds = st.sampled_from(("pipe", "folder", "/etc/passwd", "nowhere", ".trainops/x/y/z"))
 cuts = st.integers(1, 140)
 to = st.sampled_from((None, "1", "2", "adopted", "edited", "99"))
-ours = ("demo", "demo/current", "demo/activations", "demo/lock", ".lock", "demo/releases", "demo/releases/ID")
-ours += ("demo/releases/ID.json", "demo/kept", "demo/releases/ID/conf", "demo/releases/ID/train.py")
+inside = ("", "/current", "/activations", "/lock", "/releases", "/kept", "/releases/ID", "/releases/ID.json")
+ours = (".lock", *(f"demo{path}" for path in (*inside, "/releases/ID/conf", "/releases/ID/train.py")))
 steps: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just(deployed), projects, st.sampled_from(SHARED), st.integers(2, 3), st.booleans()),
     st.tuples(st.just(deployed), projects, st.just(()), st.just(2), st.just(True)),
