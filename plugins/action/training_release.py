@@ -30,6 +30,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
     rolled_back,
     sender,
 )
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import waiting
 
 display = Display()
 _EVERY_SECONDS = 10.0
@@ -124,7 +125,9 @@ def _teller(task_vars: dict[str, Any]) -> Progress:
     def tell(frame: dict[str, Any]) -> None:
         nonlocal told
         now = time.monotonic()
-        if now - told >= _EVERY_SECONDS:
+        if text := waiting(frame):
+            display.display(step_line(host, width, "release", text))
+        elif now - told >= _EVERY_SECONDS:
             told = now
             display.display(step_line(host, width, "release", progress_text(frame, now - begun)))
 

@@ -31,6 +31,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import a
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock, wait
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.log_lines import Lines
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import project_name
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run import (
@@ -110,9 +111,10 @@ class ActionModule(NamedStep):
         self, request: Request, talk: Conversation, task_vars: dict[str, Any]
     ) -> tuple[dict[str, Any], StepError | None]:
         """What the worker says, and the refusal where GPUs are not idle."""
+        show = teller(display.display, task_vars, "run")
         try:
             done = once(
-                lambda: exchange(self._connection, request, talk.answer).result,
+                lambda: exchange(self._connection, request, talk.answer, show).result,
                 _CLOCK,
                 lambda text: self._say(task_vars, text),
             )
@@ -166,12 +168,16 @@ class ActionModule(NamedStep):
             timeout = params["seconds"] + run_watch.MARGIN_SECONDS
             return exchange(self._connection, Request("follow", params, options["python"], timeout), answer).result
 
-        mark = run_watch.mark(task_vars)
+        log = Lines(task_vars)
 
         def show(lines: Sequence[str]) -> None:
-            display.display("\n".join(run_watch.shown(mark, lines)))
+            display.display("\n".join(log.shown(lines)))
 
-        screen = run_watch.Screen(show if options["show"] else run_watch.hide, lambda text: self._say(task_vars, text))
+        def note(text: str) -> None:
+            self._say(task_vars, text)
+            log.ours()
+
+        screen = run_watch.Screen(show if options["show"] else run_watch.hide, note)
         return run_watch.watched(wanted, run_watch.watch(ask_once, wanted, screen, _CLOCK))
 
     def _list(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:

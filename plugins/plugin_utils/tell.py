@@ -27,6 +27,11 @@ def room(task_vars: Mapping[str, Any], step: str, columns: int = COLUMNS) -> int
     return columns - len(step_line("", indent(task_vars) - 2, step, "-")) + 1
 
 
+def waiting(frame: Mapping[str, Any]) -> str:
+    """What a progress frame says of whoever keeps a step waiting; empty for one that says how far it is."""
+    return f"waits for {frame['waits_for']}" if frame.get("waits_for") else ""
+
+
 def teller(
     show: Callable[[str], None],
     task_vars: Mapping[str, Any],
@@ -41,7 +46,9 @@ def teller(
     def tell(frame: dict[str, Any]) -> None:
         nonlocal told
         now = clock()
-        if now - told >= EVERY_SECONDS:
+        if text := waiting(frame):
+            show(step_line(host, width, step, text))
+        elif now - told >= EVERY_SECONDS:
             told = now
             text = f"{frame['done']} of {frame['total']} {frame['what']} after {now - begun:.0f} s"
             show(step_line(host, width, step, text))

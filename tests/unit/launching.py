@@ -30,6 +30,7 @@ class Decider:
     def __init__(self, *answers: dict[str, Any], meddle: Callable[[], object] | None = None) -> None:
         self.answers = list(answers or ({"kind": "go", "gpus": []},))
         self.told: list[dict[str, Any]] = []
+        self.waited_for: list[str] = []
         self.meddle = meddle
 
     def send(self, kind: str, body: dict[str, Any]) -> None:
@@ -44,6 +45,9 @@ class Decider:
 
     def progress(self, done: int, total: int, what: str) -> None:
         assert done <= total
+
+    def waits(self, holder: str) -> None:
+        self.waited_for.append(holder)
 
 
 def wish(root: Path, **more: Any) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Controller:
     def __init__(self, files: Files, meddle: Callable[[], None] | None = None, chunk: int = 7) -> None:
         self.files = {path: data_of(content) for path, content in files.items()}
         self.asked: list[str] = []
+        self.waited_for: list[str] = []
         self.meddle = meddle
         self.chunk = chunk
         self._frames: Iterator[dict[str, Any]] = iter(())
@@ -74,6 +75,9 @@ class Controller:
 
     def progress(self, done: int, total: int, what: str) -> None:
         assert done <= total
+
+    def waits(self, holder: str) -> None:
+        self.waited_for.append(holder)
 
 
 def params(root: Path, files: Files, **more: Any) -> dict[str, Any]:

@@ -99,6 +99,10 @@ class Channel:
             self._progress_at = now
             self.send("progress", {"done": done, "total": total, "what": what})
 
+    def waits(self, holder: str) -> None:
+        """Tell the controller who keeps this operation waiting."""
+        self.send("progress", {"done": 0, "total": 0, "what": "seconds waited", "waits_for": holder})
+
     def at(self, what: str) -> None:
         """Tell the controller what is worked on, so that it can name it when this process is struck down there."""
         self.send("at", {"what": what})

@@ -75,10 +75,10 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
     Raises WorkerError("run-alive") while a process of a run of ours is left.
     """
-    return guarded(lambda: _run(params), params["root"])
+    return guarded(lambda: _run(channel, params), params["root"])
 
 
-def _run(params: dict[str, Any]) -> dict[str, Any]:
+def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     name = params["name"] or _only_project(params["root"])
     if name is None:
         return _result(params, None, None)
@@ -96,7 +96,7 @@ def _run(params: dict[str, Any]) -> dict[str, Any]:
                     _tidy(store, False)
                 plan.stays = predicted(store, listed(store), plan.live, plan.names)
                 return {**_result(params, store, plan), "waits_for": waits_for}
-    with Locked(params["root"], name, params["who"], params["patience"], create=bool(lost)) as store:
+    with Locked(params["root"], name, params["who"], params["patience"], bool(lost), channel.waits) as store:
         if store.home_fd < 0:
             return {**_result(params, store, None), "changed": _tidy(store, params["check_mode"])}
         return _eject(store, params)

@@ -68,7 +68,7 @@ def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
         gpus = _agree(channel, store, params, plan)
     if gpus is None or params["check_mode"]:
         return _nothing_started("refused" if gpus is None else "possible", plan)
-    return _launch(params, plan, gpus)
+    return _launch(channel, params, plan, gpus)
 
 
 def _agree(channel: Channel, store: Store, params: dict[str, Any], plan: Plan) -> list[dict[str, Any]] | None:
@@ -117,8 +117,8 @@ def _settled(store: Store, run: str) -> Run:
         time.sleep(_LOOK_SECONDS)
 
 
-def _launch(params: dict[str, Any], plan: Plan, gpus: list[dict[str, Any]]) -> dict[str, Any]:
-    with Locked(params["root"], params["name"], params["who"], params["patience"], create=False) as store:
+def _launch(channel: Channel, params: dict[str, Any], plan: Plan, gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    with Locked(params["root"], params["name"], params["who"], params["patience"], False, channel.waits) as store:
         # An earlier try may have come through only now, after this one had looked.
         before = with_token(store, params["token"])
         if before:

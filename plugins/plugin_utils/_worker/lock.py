@@ -15,35 +15,53 @@ from .channel import WorkerError
 from .control import open_control
 from .store import HOME, Store, lstat, now, open_store, write_all
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Tell = Callable[[str], None]
+
 _POLL_SECONDS = 0.1
+_TELL_SECONDS = 1.0  # who waits no longer need not know
 
 
 class Lock:
     """An exclusive lock on the file ``name`` in the folder ``folder``, for as long as the ``with`` block lasts.
 
     While it is held the file says who holds it. Waits up to ``patience`` seconds, then raises WorkerError("locked"),
-    which names the holder.
+    which names the holder. ``tell`` gets who that is while it waits, and each one that comes after him.
     """
 
-    def __init__(self, folder: int, name: str, shown: str, who: str, patience: float) -> None:
+    def __init__(self, folder: int, name: str, shown: str, who: str, patience: float, tell: Tell | None = None) -> None:
         self._folder = folder
         self._name = name
         self._shown = shown
         self._who = who
         self._patience = patience
+        self._tell = tell
+        self._told = ""
         self._fd = -1
 
     def __enter__(self) -> Lock:
-        end = time.monotonic() + self._patience
+        begun = time.monotonic()
         while not self._try():
-            if time.monotonic() > end:
+            waited = time.monotonic() - begun
+            if waited > self._patience:
                 raise WorkerError("locked", self._refusal())
+            if waited >= _TELL_SECONDS:
+                self._say_for_whom()
             time.sleep(_POLL_SECONDS)
         self._say_who()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         os.close(self._fd)
+
+    def _say_for_whom(self) -> None:
+        holder = _holder(self._folder, self._name, self._shown) if self._tell else ""
+        if self._tell and holder != self._told:
+            self._told = holder
+            self._tell(holder)
 
     def _say_who(self) -> None:
         record = {"pid": os.getpid(), "started": _start_ticks(), "since": now(), "who": self._who}
@@ -80,8 +98,9 @@ class Locked:
     there is nothing to lock either: the store then has no ``home_fd``.
     """
 
-    def __init__(self, root: str, name: str, who: str, patience: float, create: bool) -> None:
+    def __init__(self, root: str, name: str, who: str, patience: float, create: bool, tell: Tell | None = None) -> None:
         self._of = (root, name, create)
+        self._tell = tell
         self._who = who
         self._end = time.monotonic() + patience
         self._patience = patience
@@ -116,7 +135,7 @@ class Locked:
         store = self._store = open_store(*self._of)
         if store.home_fd < 0:
             return store
-        lock = Lock(store.home_fd, "lock", store.path("lock"), self._who, self._patience)
+        lock = Lock(store.home_fd, "lock", store.path("lock"), self._who, self._patience, self._tell)
         lock.__enter__()
         self._lock = lock
         there = _is(store.root_fd, f"{HOME}/{store.name}", store.home_fd)

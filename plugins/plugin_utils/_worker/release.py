@@ -129,7 +129,7 @@ def _live_activation(store: Store) -> int:
 
 
 def _deploy(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
-    with Locked(params["root"], params["name"], params["who"], params["patience"], create=True) as store:
+    with Locked(params["root"], params["name"], params["who"], params["patience"], True, channel.waits) as store:
         try:
             return _deploy_into(store, channel, params)
         except (OSError, WorkerError):

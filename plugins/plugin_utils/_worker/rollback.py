@@ -48,10 +48,10 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
     Result: as `release`, with `files` {path: entry} of what is live then, and with a diff `after` {path: text or null}.
     """
-    return guarded(lambda: _run(params), params["root"])
+    return guarded(lambda: _run(channel, params), params["root"])
 
 
-def _run(params: dict[str, Any]) -> dict[str, Any]:
+def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     params = dict(params, name=params["name"] or only_project(params["root"], "roll back"))
     with open_store(params["root"], params["name"], create=False) as store:
         require_writable(store)
@@ -59,7 +59,7 @@ def _run(params: dict[str, Any]) -> dict[str, Any]:
         if params["check_mode"]:
             waits_for = predicted_wait(store)
             return {**_to(store, params), "waits_for": waits_for}
-    with Locked(params["root"], params["name"], params["who"], params["patience"], create=False) as store:
+    with Locked(params["root"], params["name"], params["who"], params["patience"], False, channel.waits) as store:
         _require_live(store)
         kept = clean(store)
         settle(store)

@@ -360,10 +360,10 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     or null; logs: how many of the last lines of each log; most: how many of the latest runs of each project (those that
     live come in any case).
 
-    Result: projects: [{name, live: release id or null, activations (see :mod:`.history`, oldest first), releases: ids of
-    those that are there, cache_bytes,
-    runs: [{the record (see :func:`.run_folder.record_of`), project, state, why, unsupervised, exit, log, stopping_by,
-    age_s: since its start, log_bytes, log_age_s: since it last printed, tail: lines}]}], oldest run first; runs: those
+    Result: projects: [{name, live: release id or null, activations (see :mod:`.history`, oldest first), releases: ids
+    of those that are there, cache_bytes, runs: [{the record (see :func:`.run_folder.record_of`), project, state, why,
+    unsupervised, exit, log, stopping_by, age_s: since its start, log_bytes, log_age_s: since it last printed, tail:
+    lines}]}], oldest run first; runs: those
     of all projects.
     """
     return guarded(lambda: _listing(params), params["root"])

@@ -25,6 +25,13 @@ def test_a_line_every_ten_seconds() -> None:
     ]
 
 
+def test_whoever_keeps_a_step_waiting_is_named_at_once() -> None:
+    shown: list[str] = []
+    tell = teller(shown.append, {"inventory_hostname": "ct1"}, "release", lambda: 1.0)
+    tell({"done": 0, "total": 0, "what": "seconds waited", "waits_for": "ann@desk\x1b since 09:12"})
+    assert shown == ["ct1  release  waits for ann@desk\\x1b since 09:12"]
+
+
 def test_without_a_play() -> None:
     times = iter([0.0, 60.0])
     shown: list[str] = []
