@@ -127,6 +127,7 @@ options:
   until:
     description:
       - With O(state=watched), what to wait for. Of several the first one counts. The end of the run always ends it.
+        With exit code 0 that is a success, where RV(reached) is false. A short run may be done before any sign.
       - Without it the run is followed to its end.
     type: dict
     suboptions:
@@ -157,7 +158,8 @@ options:
   show:
     description:
       - With O(state=watched), whether lines of the log are printed as they come. Whatever a terminal would obey in them
-        is written out. With several hosts in the play each line begins with its host.
+        is written out. With several hosts in the play each line begins with its host. With one, a line that looks as if
+        it were one of ours or of Ansible begins with C(|).
       - Of a run that prints faster than 4 MiB at once and 256 kiB a second after that, lines are left out, and a line
         says how many bytes. The log itself has all of them, and O(until) is looked for in all of them.
     type: bool

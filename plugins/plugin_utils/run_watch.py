@@ -198,8 +198,9 @@ def watched(wanted: Wish, result: Mapping[str, Any]) -> dict[str, Any]:
         missed = bool(until) and not result["reached"]
         if missed and ended_well(state, end):
             summary += f", before {told(until)}"
-        # A sign that came before it died does not make a dead run a good one.
-        if missed or ((until or wanted.params["follow"]) and not ended_well(state, end)):
+        # A short run may be done before any sign. A sign that came before it died does not make a dead run a good one.
+        short = missed and ended_well(state, end) and not (end or {}).get("stopped_by")
+        if (missed and not short) or ((until or wanted.params["follow"]) and not ended_well(state, end)):
             lines = traceback or [str(line) for line in (end or {}).get("last_lines") or []][-15:]
             told_ones = [] if result["seen"] else map(visible, lines)
             fix = f"more: trainops why {run}, or training_run with state: explained"
@@ -237,18 +238,6 @@ def _alive(record: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     if result["stalled"]:
         return stalled(run, result["silent_s"], len(indexes))
     return f"{text}: {figures}" if figures else text
-
-
-def mark(task_vars: Mapping[str, Any]) -> str:
-    """What stands before each line of a log: the host, where there are several; for one the log is as it is."""
-    host = str(task_vars.get("inventory_hostname", ""))
-    hosts = task_vars.get("ansible_play_hosts_all") or [host]
-    return f"{host:<{max(map(len, hosts))}} | " if len(hosts) > 1 else ""
-
-
-def shown(before: str, lines: Sequence[str]) -> list[str]:
-    """Lines of a log as a terminal may get them: whoever runs there could write anything."""
-    return [f"{before}{visible(line)}" for line in lines]
 
 
 def hide(_lines: Sequence[str]) -> None:
