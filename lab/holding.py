@@ -14,17 +14,17 @@ from .errors import LabError
 from .nodes import TOOLS, Node
 
 #: Each hop dies with the one before it, so a holder never outlives whoever asked for it.
-_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
 def command(target: Node | Container, options: Sequence[str]) -> list[str]:
     """The command line that runs the stand-in `hold` with these options in a node or a running container."""
-    hold = [*_DIE_WITH_PARENT, f"{TOOLS}/gpu/hold", *options]
+    hold = [*DIE_WITH_PARENT, f"{TOOLS}/gpu/hold", *options]
     if isinstance(target, Container):
         state = target.state()
         if state != "RUNNING":
             raise LabError(f"container {target.vmid} is {state.lower()}: nothing in it can hold a GPU")
-        return target.attach(hold, *_DIE_WITH_PARENT)
+        return target.attach(hold, *DIE_WITH_PARENT)
     return target.enter(hold)
 
 
@@ -34,7 +34,7 @@ def held(target: Node | Container, options: Sequence[str]) -> Iterator[str]:
 
     Start it from a thread that outlives the block: the holder ends with that thread.
     """
-    argv = [*_DIE_WITH_PARENT, *command(target, options)]
+    argv = [*DIE_WITH_PARENT, *command(target, options)]
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
     try:

@@ -63,6 +63,10 @@ class Instance:
         """The loopback address of a node's OpenSSH server."""
         return f"127.0.{self.net}.{spec.node_spec(node).octet}"
 
+    def link_address(self, node: str) -> str:
+        """The loopback address on which a link to a node that can be cut listens."""
+        return f"127.0.{self.net}.{spec.node_spec(node).octet + spec.LINK_OCTETS}"
+
     @property
     def api_address(self) -> str:
         """The loopback address of the Proxmox VE API."""

@@ -24,10 +24,10 @@ def ensure(lab: Instance) -> None:
 
 
 def _known_host(lab: Instance, node: str) -> str:
-    address = lab.address(node)
+    address, link = lab.address(node), lab.link_address(node)
     place = address if lab.port == 22 else f"[{address}]:{lab.port}"
     kind, key, *_ = (lab.keys / f"host_{node}.pub").read_text().split()
-    return f"{place} {kind} {key}\n"
+    return f"{place} {kind} {key}\n{link},[{link}]:* {kind} {key}\n"
 
 
 def ssh_options(lab: Instance) -> dict[str, str]:

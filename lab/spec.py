@@ -82,6 +82,9 @@ NODES: tuple[NodeSpec, ...] = (
     NodeSpec("pve2", 12, _gpus("pve2", "NVIDIA RTX A6000", 49140, "41 81")),
 )
 
+#: What is added to a node's last octet for the address of a link to it that can be cut.
+LINK_OCTETS = 10
+
 #: The last octet of the address that serves the Proxmox VE API.
 API_OCTET = 10
 
