@@ -18,6 +18,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.whole import whole
+
 # Nothing of the node's or the SSH client's environment may reach the container.
 CONTAINER_ENVIRONMENT = (
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -155,8 +157,7 @@ class Report:
     @property
     def status(self) -> int | None:
         """The command's own exit status; None when it did not end by itself."""
-        value = self.facts.get("status")
-        return int(value) if value and value.isdigit() else None
+        return whole(self.facts.get("status", ""))
 
     @property
     def entered(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.whole import whole
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,10 @@ def ending(report: Report, begun: bool = False) -> int | None:
 
     ``begun`` as for :func:`explain`.
     """
-    left = report.facts.get("left", "")
-    if not report.entered or not left.isdigit() or (not begun and _NOT_ENTERED.search(report.text)):
+    left = whole(report.facts.get("left", ""))
+    if not report.entered or (not begun and _NOT_ENTERED.search(report.text)):
         return None
-    return int(left)
+    return left
 
 
 def no_login(login: Login, text: str) -> Failure:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.whole import decimal
+
 # A node view: needs of its caller $run ('' or 'sudo -n') and $deadline (seconds). journalctl reaches further back than
 # the kernel's own buffer; both show this boot, and a container does not outlive its node's.
 SCRIPT = r"""
@@ -32,12 +34,12 @@ read -r up idle </proc/uptime
 printf '=== clock %s %s\n=== end\n' "$(date +%s)" "$up"
 """
 
-_XID = re.compile(r"NVRM: Xid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<number>\d+),?\s*(?P<text>.*)$")
+_XID = re.compile(r"NVRM: Xid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<number>\d{1,9}),?\s*(?P<text>.*)$")
 _OOM = re.compile(r"oom-kill:.*?\boom_memcg=(?P<group>[^,]*).*?\btask=(?P<task>[^,]*),pid=(?P<pid>\d+)")
 _OOM_ALL = re.compile(r"oom-kill:.*?\btask_memcg=(?P<group>[^,]*),task=(?P<task>[^,]*),pid=(?P<pid>\d+)")
-_GUEST = re.compile(r"(?:^|/)(?:lxc/|lxc\.payload[./])(\d+)(?=[-/]|$)")
-_JOURNAL = re.compile(r"(\d+\.\d+) \S+ kernel: (.*)$")
-_DMESG = re.compile(r"\[\s*(\d+\.\d+)\] (.*)$")
+_GUEST = re.compile(r"(?:^|/)(?:lxc/|lxc\.payload[./])(\d{1,9})(?=[-/]|$)")
+_JOURNAL = re.compile(r"(\d{1,18}\.\d{1,18}) \S+ kernel: (.*)$")
+_DMESG = re.compile(r"\[\s*(\d{1,18}\.\d{1,18})\] (.*)$")
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def parse_kernel_log(text: str) -> KernelLog:
         if line.startswith("=== kernel "):
             source = words[2]
         elif line.startswith("=== clock ") and len(words) == 4:
-            clock = _float(words[2]) - _float(words[3])
+            clock = decimal(words[2]) - decimal(words[3])
         elif not line.startswith("==="):
             lines.append(line)
     messages = [found for line in lines if (found := _message(line, clock))]
@@ -90,10 +92,6 @@ def parse_kernel_log(text: str) -> KernelLog:
         xids=tuple(xid for when, said in messages if (xid := _xid(when, said))),
         ooms=tuple(oom for when, said in messages if (oom := _oom(when, said))),
     )
-
-
-def _float(text: str) -> float:
-    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else 0.0
 
 
 def _message(line: str, boot: float) -> tuple[float, str] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text, visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line, path_text, visible
 
 # The word that a line shows for a step, by the module that does it.
 STEPS = {
@@ -64,12 +64,12 @@ def step_word(action: str | None) -> str | None:
 
 def step_line(host: str, width: int, step: str, text: str) -> str:
     """``ct200  check    2 files compile``: the host padded to ``width``, the step to the longest word of all."""
-    return visible(f"{host:<{width}}  {step:<{_STEP_WIDTH}}  {text}".rstrip())
+    return visible(one_line(f"{host:<{width}}  {step:<{_STEP_WIDTH}}  {text}".rstrip()))
 
 
 def task_line(host: str, width: int, task: str, text: str) -> str:
     """The line of an ordinary module: its task's name instead of a step."""
-    return visible(f"{host:<{width}}  {task}: {text}")
+    return visible(one_line(f"{host:<{width}}  {task}: {text}"))
 
 
 def beneath(line: str, body: Iterable[str], indent: int) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_view import SCRIPT as VIEW
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.whole import DIGITS, whole
 
 # Run by root, or as far as it goes by whoever logged in; $1 is the folder of the configurations. Of these only lines
 # that are needed travel: others may hold secrets.
@@ -104,11 +105,11 @@ def parse_node_facts(text: str) -> NodeFacts:
     """What SCRIPT printed, as values. Never raises: what is missing is missing."""
     sections = _sections(text)
     given = {name: argument for name, (argument, _lines) in sections.items()}
-    ids = [int(found[1]) for line in _lines(sections, "ids") if (found := re.search(r"/(\d+)\.conf$", line))]
+    ids = [int(found[1]) for line in _lines(sections, "ids") if (found := re.search(rf"/({DIGITS})\.conf$", line))]
     lines = _configs(_lines(sections, "configs"))
     states = dict(_states(_lines(sections, "states")))
     tools = tuple(tool for tool in _TOOLS if f"may-{tool}" in given)
-    only = () if tools else tuple(sorted({int(one) for one in _lines(sections, f"may-{_HELPER}") if one.isdecimal()}))
+    only = () if tools else tuple(sorted({vmid for one in _lines(sections, f"may-{_HELPER}") if (vmid := whole(one))}))
     return NodeFacts(
         node=given.get("node", ""),
         login=given.get("login", ""),
@@ -149,7 +150,7 @@ def _configs(lines: list[str]) -> dict[int, list[tuple[str, str]]]:
     found: dict[int, list[tuple[str, str]]] = {}
     over: set[int] = set()
     for line in lines:
-        match = re.match(r"[^:]*/(\d+)\.conf:(.*)", line)
+        match = re.match(rf"[^:]*/({DIGITS})\.conf:(.*)", line)
         if not match:
             continue
         vmid = int(match[1])
@@ -164,7 +165,7 @@ def _configs(lines: list[str]) -> dict[int, list[tuple[str, str]]]:
 def _states(lines: list[str]) -> Iterator[tuple[int, str]]:
     """Who has a command socket is not stopped; LXC says more, where it may be asked."""
     for line in lines:
-        vmid, _space, state = line.partition(" ")
-        if vmid.isdigit():
+        text, _space, state = line.partition(" ")
+        if vmid := whole(text):
             # Stopped between the two looks, or nothing said: what the socket tells.
-            yield int(vmid), state.lower() if re.fullmatch("[A-Z]+", state) else "running"
+            yield vmid, state.lower() if re.fullmatch("[A-Z]+", state) else "running"

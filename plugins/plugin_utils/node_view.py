@@ -17,16 +17,19 @@ from dataclasses import dataclass, field
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.nvidia_smi import APP_QUERY, GPU_QUERY, Answer, minors
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.processes import Process, argv_of, start_of
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.whole import DIGITS, decimal, whole
 
 _SEPARATOR = "\037"  # the script puts it where a command line has NUL
 
 # Run by root, or as far as it goes by whoever logged in; "$@" are the PIDs that nvidia-smi listed. One grep or stat
-# reads the files of all processes: a fork for each would cost more than nvidia-smi.
+# reads the files of all processes: a fork for each would cost more than nvidia-smi. A link's text is written by whoever
+# is root in a container: one with a newline would forge rows, and lead root to other files than those of /proc. What a
+# process maps, its command line among it, may lie in a file system of its own that never answers.
 _WALK = r"""
 printf "=== root %s\n" "$(id -u)"
 echo "=== opened"
-links=$(find /proc/[0-9]*/fd -maxdepth 1 -lname "*/dev/nvidia[0-9]*" -printf "%h %p %l\n" 2>/dev/null |
-  sort -u -k1,1 -k3)
+links=$(find /proc/[0-9]*/fd -maxdepth 1 -lname "*/dev/nvidia[0-9]*" ! -lname "*[![:print:]]*" \
+  -printf "%h %p %l\n" 2>/dev/null | sort -u -k1,1 -k3)
 [ -z "$links" ] || printf "%s\n" "$links"
 pids=" " files= maps=
 while read -r folder file target; do
@@ -44,17 +47,23 @@ done
 echo "=== devices"
 stat -L -c "%n %t:%T %d:%i" /dev/nvidia[0-9]* $files 2>/dev/null
 echo "=== mapped"
-[ -z "$maps" ] || grep -aHosE "/dev/nvidia[0-9]+" $maps | sort -u
+late=
+if [ -n "$maps" ]; then
+  mapped=$(timeout -k 1 9 grep -aHosE "/dev/nvidia[0-9]+" $maps)
+  [ $? -lt 124 ] || late="=== late"
+  printf "%s\n" "$mapped" | sort -u
+fi
 echo "=== processes"
-set --
-states= groups=
+stats= lines= states= groups=
 for pid in $pids; do
-  set -- "$@" "/proc/$pid/stat" "/proc/$pid/cmdline"
+  stats="$stats /proc/$pid/stat"
+  lines="$lines /proc/$pid/cmdline"
   states="$states /proc/$pid/status"
   groups="$groups /proc/$pid/cgroup"
 done
-if [ $# -gt 0 ]; then
-  grep -aHs "" "$@" | tr "\000" "\037" | cut -b 1-1000
+if [ -n "$stats" ]; then
+  grep -aHs "" $stats
+  timeout -k 1 5 grep -aHs "" $lines | tr "\000" "\037" | cut -b 1-1000
   grep -aHs "^NSpid:" $states
   groups=$(grep -aHs -m 1 -E "[:/](lxc/|lxc[.]payload[./])[0-9]" $groups)
   [ -z "$groups" ] || printf "%s\n" "$groups"
@@ -71,6 +80,7 @@ while read -r line; do
 done <<END
 $groups
 END
+[ -z "$late" ] || echo "$late"
 exit 0
 """
 
@@ -87,12 +97,13 @@ export LC_ALL PATH
 whole=${deadline%%.*}
 : "${whole:=0}"
 now() { read -r up idle </proc/uptime; }
-# A child that hangs in the driver survives SIGKILL. It keeps nothing of ours but one pipe, given up after a while.
+# A child that hangs in the driver survives SIGKILL. It keeps nothing of ours but one pipe, given up after a while. What
+# it prints has names of processes in it, none of which may begin a section.
 ask() {
   {
     { timeout -k 1 "$deadline" "$tool" "$1" --format=csv; printf '\n=== exit %d\n' $?
     } </dev/null 2>&1 3>&- 4>&- 5>&- &
-  } | timeout "$((whole + 3))" cat
+  } | timeout "$((whole + 3))" sed -u '/^=== exit [0-9]*$/!s/^===/ ===/'
 }
 tool=
 for try in "$smi" nvidia-smi; do
@@ -159,6 +170,8 @@ def parse_node_view(text: str) -> NodeView:
     reason = ""
     if "end" not in sections:
         reason = "the node's answer broke off"
+    elif "late" in sections:
+        reason = "a process there does not let the node see what it has mapped"
     elif uid != "0":
         reason = "the login may not look at all processes there (it is not root, and sudo -n does not allow sh)"
     return NodeView(
@@ -210,8 +223,8 @@ def _prefixed(sections: _Sections, name: str, path: str) -> Iterator[tuple[str, 
 
 def _answers(sections: _Sections) -> tuple[Answer | None, Answer | None]:
     stuck = _argument(sections, "stuck")
-    if stuck.isdigit():
-        hung = Answer(None, "", stuck=int(stuck))
+    if pid := whole(stuck):
+        hung = Answer(None, "", stuck=pid)
         return hung, hung
     if "gpus" not in sections:
         return None, None
@@ -223,17 +236,14 @@ def _answer(sections: _Sections, name: str, seconds: float) -> Answer:
     status = _argument(sections, f"{name} exit")
     text = "\n".join(sections.get(name, ("", []))[1]).rstrip("\n")
     # timeout(1) ends with 124, or 137 when it took SIGKILL; no status at all means that not even that helped.
-    hung = status in ("124", "137", "")
-    return Answer(None if hung else int(status), text, seconds, timed_out=hung, unkillable=not status)
+    code = whole(status)
+    hung = code in (124, 137, None)
+    return Answer(None if hung else code, text, seconds, timed_out=hung, unkillable=not status)
 
 
 def _seconds(sections: _Sections) -> float:
     start, asked = (_argument(sections, name) for name in ("start", "asked"))
-    return round(_float(asked) - _float(start), 2) if start and asked else 0.0
-
-
-def _float(text: str) -> float:
-    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else 0.0
+    return round(decimal(asked) - decimal(start), 2) if start and asked else 0.0
 
 
 def _opened(sections: _Sections) -> tuple[dict[int, set[int]], tuple[int, ...]]:
@@ -242,12 +252,12 @@ def _opened(sections: _Sections) -> tuple[dict[int, set[int]], tuple[int, ...]]:
     own = {
         identity: int(path.removeprefix("/dev/nvidia"))
         for path, identity in identities.items()
-        if re.fullmatch(r"/dev/nvidia\d+", path)
+        if re.fullmatch(f"/dev/nvidia{DIGITS}", path)
     }
-    mapped = set(_prefixed(sections, "mapped", r"/proc/(\d+)/maps"))
+    mapped = set(_prefixed(sections, "mapped", f"/proc/({DIGITS})/maps"))
     found: dict[int, set[int]] = {}
     for line in sections.get("opened", ("", []))[1]:
-        match = re.fullmatch(r"/proc/(\d+)/fd (/proc/\d+/fd/\d+) \S*(/dev/nvidia\d+)", line)
+        match = re.fullmatch(rf"/proc/({DIGITS})/fd (/proc/{DIGITS}/fd/{DIGITS}) \S*(/dev/nvidia{DIGITS})", line)
         # The device decides, not its name: another root directory may call another device by the same name.
         if match and (match.group(1), match.group(3)) in mapped and identities.get(match.group(2)) in own:
             found.setdefault(int(match.group(1)), set()).add(own[identities[match.group(2)]])
@@ -266,14 +276,14 @@ def _identities(sections: _Sections) -> dict[str, str]:
 def _processes(sections: _Sections, handles: dict[int, set[int]]) -> dict[int, Process]:
     files: dict[int, dict[str, list[str]]] = {}
     for line in sections.get("processes", ("", []))[1]:
-        match = re.fullmatch(r"/proc/(\d+)/(stat|cmdline|status|cgroup):(.*)", line)
+        match = re.fullmatch(f"/proc/({DIGITS})/(stat|cmdline|status|cgroup):(.*)", line)
         if match:
             files.setdefault(int(match.group(1)), {}).setdefault(match.group(2), []).append(match.group(3))
     hostnames = {
         int(vmid): name.partition(":")[2].strip()
-        for vmid, name in _prefixed(sections, "names", r"/etc/pve/nodes/[^/]+/lxc/(\d+)\.conf")
+        for vmid, name in _prefixed(sections, "names", rf"/etc/pve/nodes/[^/]+/lxc/({DIGITS})\.conf")
     }
-    uptime = _float(_argument(sections, "asked"))
+    uptime = decimal(_argument(sections, "asked"))
     return {
         pid: _process(pid, {name: "\n".join(lines) for name, lines in texts.items()}, handles, hostnames, uptime)
         for pid, texts in files.items()
@@ -286,7 +296,7 @@ def _process(
 ) -> Process:
     parent, started = start_of(texts["stat"])
     vmid = vmid_of(texts.get("cgroup", ""))
-    inside = [int(word) for word in texts.get("status", "").split()[1:]]
+    inside = [whole(word) for word in texts.get("status", "").split()[1:]]
     return Process(
         pid=pid,
         parent=parent,
@@ -305,5 +315,5 @@ def vmid_of(cgroup: str) -> int | None:
 
     Proxmox VE writes /lxc/200/ns/…, LXC by itself lxc.payload.200/…, and either may stand under a slice of systemd.
     """
-    match = re.search(r"[:/](?:lxc/|lxc\.payload[./])(\d+)(?=[-/]|$)", cgroup)
+    match = re.search(rf"[:/](?:lxc/|lxc\.payload[./])({DIGITS})(?=[-/]|$)", cgroup)
     return int(match.group(1)) if match else None

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.whole import DIGITS, whole
+
 SLOW_SECONDS = 5.0
 
 # Where an nvidia-smi was asked, for sentences.
@@ -257,15 +259,16 @@ def _gpu(row: dict[str, str]) -> GpuRow:
 
 
 def _number(text: str, what: str) -> int:
-    if not text.isdigit():
-        raise FormatError(f"its {what} is {text!r}, which is no number")
-    return int(text)
+    number = whole(text)
+    if number is None:
+        raise FormatError(f"its {what} is {text[:80]!r}, which is no number")
+    return number
 
 
 def _quantity(text: str, unit: str) -> int | None:
     """A number with its unit; None for what nvidia-smi puts in brackets ([N/A], [Insufficient Permissions] …)."""
     number, _space, shown = text.partition(" ")
-    return int(number) if number.isdigit() and shown == unit else None
+    return whole(number) if shown == unit else None
 
 
 def bus_key(bus_id: str) -> str:
@@ -278,7 +281,7 @@ def minors(information: Mapping[str, str]) -> dict[str, int]:
     """Minor number (the N of /dev/nvidiaN) by PCI address, from the texts of /proc/driver/nvidia/gpus/*/information."""
     found: dict[str, int] = {}
     for address, text in information.items():
-        match = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
+        match = re.search(rf"^Device Minor:\s*({DIGITS})", text, re.MULTILINE)
         if match:
             found[bus_key(address)] = int(match.group(1))
     return found

@@ -10,6 +10,8 @@ import os
 import re
 from dataclasses import dataclass
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.whole import whole
+
 _TICKS = 100  # USER_HZ, part of the kernel's interface on every architecture that nvidia-smi exists for
 _LONGEST = 60
 
@@ -38,7 +40,7 @@ def start_of(stat: str) -> tuple[int, float]:
     fields = stat.rpartition(")")[2].split()
     if len(fields) < 20:
         return 0, 0.0
-    return int(fields[1]), int(fields[19]) / _TICKS
+    return whole(fields[1]) or 0, (whole(fields[19]) or 0) / _TICKS
 
 
 def argv_of(cmdline: str, stat: str, separator: str) -> tuple[str, ...]:

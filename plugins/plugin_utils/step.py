@@ -13,12 +13,16 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import StepError, TrainopsError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible_values
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import cut_short, one_line, visible_values
 
 display = Display()
 
 # What Ansible itself acts on in a result. A step gives warnings of its own, the rest it never sets.
 _ANSIBLES = {"ansible_facts", "deprecations", "exception", "invocation", "failed_when_result", "_ansible_no_log"}
+
+
+# What comes of an answer that is not the worker's, wherever in a step it is first looked at.
+_NOT_AS_AGREED = (KeyError, TypeError, IndexError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
 def _ours(values: dict[str, Any]) -> dict[str, Any]:
@@ -54,9 +58,10 @@ class StepAction(ActionBase):
             result.update(details, failed=True, msg=error.message, code=error.code)
         except TrainopsError as error:
             result.update(failed=True, msg=str(error), code="option")
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
+        except _NOT_AS_AGREED as error:
             display.vvv(traceback.format_exc())
-            text = f"{error!r}: a fault of trainops, or it was not the worker that was sent which answered (see -vvv)"
+            what = cut_short(repr(error))
+            text = f"{what}: a fault of trainops, or it was not the worker that was sent which answered (see -vvv)"
             result.update(failed=True, msg=text, code="protocol")
         if result.get("warnings"):
             # Ansible prints them without the host, among those of other hosts.
@@ -64,6 +69,8 @@ class StepAction(ActionBase):
             result["warnings"] = [f"{host}: {warning}" for warning in result["warnings"]]
         if result["failed"]:
             result.setdefault("summary", str(result["msg"]).splitlines()[0] if result["msg"] else "failed")
+        if isinstance(result.get("summary"), str):
+            result["summary"] = one_line(result["summary"])
         return visible_values(result, "summary", "msg", "table", "warnings")
 
     def validate_argument_spec_from_docs(self) -> tuple[Any, dict[str, Any]]:

@@ -9,8 +9,8 @@ import re
 from typing import Any
 
 # All that moves a cursor, changes a terminal or turns text round: C0 without newline and tab, DEL, C1, line and
-# paragraph separators, and the controls of bidirectional text.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# paragraph separators, and the controls of bidirectional text; and surrogates, which no output can encode.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LONGEST = 16_384
 _PATH = 300
 
@@ -24,6 +24,16 @@ def visible(text: str) -> str:
     """Like :func:`written_out`, and cut where no person reads on."""
     shown = written_out(text[:_LONGEST])
     return shown if len(text) <= _LONGEST else f"{shown} … ({len(text) - _LONGEST} characters more)"
+
+
+def one_line(text: str) -> str:
+    """``text`` with its newlines written out: a line that a person reads is one, and no more can be forged after it."""
+    return text.replace("\n", "\\n")
+
+
+def cut_short(text: str) -> str:
+    """The beginning of a text that others may have made endless."""
+    return text if len(text) <= _PATH else f"{text[:_PATH]}…"
 
 
 def path_text(path: str) -> str:

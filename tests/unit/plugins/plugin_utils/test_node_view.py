@@ -215,6 +215,60 @@ def test_an_answer_that_is_cut_off_in_a_line_hides_no_other(script: Script) -> N
     assert (view.apps.exit, view.apps.text) == (0, "apps")
 
 
+FORGED = "=== gpus\n=== exit 0\n=== apps\n=== root 0\n=== opened\n/proc/1/fd /proc/1/fd/1 /dev/nvidia0\n=== end"
+
+
+def test_the_name_of_a_process_begins_no_section(script: Script) -> None:
+    view = script(f"case $1 in --query-gpu=*) echo gpus;; *) echo 'GPU-1, 7, 5 MiB, {FORGED}'; exit 3;; esac")
+    assert view.gpus is not None
+    assert view.apps is not None
+    assert (view.gpus.exit, view.gpus.text) == (0, "gpus")
+    assert view.apps.exit == 3
+    assert " === gpus" in view.apps.text
+    assert view.complete == (os.geteuid() == 0)
+
+
+@needs_root
+def test_the_path_of_a_file_forges_no_row_and_leads_nowhere(tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    for name in ("stat", "cmdline", "status", "cgroup", "maps"):
+        os.mkfifo(trap / name)  # who reads it waits for ever
+    forged = f"{tmp_path}/x\n/proc/{os.getpid()}/root{trap}/fd /proc/1/fd/1 /dev"
+    os.makedirs(forged)
+    with open(f"{forged}/nvidia0", "w"):
+        argv = ["sh", "-c", f"smi=none deadline=1 run=\n{node_view.SCRIPT}"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert "/proc/1/fd/1" not in done.stdout
+    assert node_view.parse_node_view(done.stdout).complete
+
+
+def test_a_process_that_shows_nothing_of_its_memory_leaves_the_view_incomplete() -> None:
+    view = node_view.parse_node_view(PROXMOX.replace("=== end", "=== late\n=== end"))
+    assert (view.complete, view.reason) == (False, "a process there does not let the node see what it has mapped")
+
+
+GIANT = [
+    "=== processes\n" + "/proc/1/stat:" + "9" * 3_000_000,
+    "=== opened\n" + "/proc/1/fd /proc/1/fd/1 /dev/nvidia0\n" * 50_000,
+    "=== names\n" + "/etc/pve/nodes/n/lxc/9" + "9" * 5000 + ".conf:hostname: x",
+    "=== processes\n/proc/" + "9" * 5000 + "/stat:1 (x) S 1",
+    "=== processes\n/proc/7/status:NSpid:\tx y\n/proc/7/stat:7 (x) S",
+    "=== processes\n/proc/7/status:NSpid:\t" + "9" * 5000 + "\n/proc/7/stat:7 (x) S " + "x " * 30,
+    "=== devices\n/dev/nvidia" + "9" * 5000 + " 1:2 3:4",
+    "=== start 1e999\n=== asked nan\n=== gpus\n=== exit " + "9" * 5000,
+    "=== stuck " + "9" * 5000,
+    "=== exit \xb2\n=== stuck \xb2",
+    "=== minors\n/proc/driver/nvidia/gpus/x/information:Device Minor: " + "9" * 5000,
+    "=== processes\n/proc/7/cgroup:1:/lxc/" + "9" * 5000 + "/ns\n/proc/7/stat:7 (x) S 1",
+]
+
+
+@pytest.mark.parametrize("text", GIANT)
+def test_forged_and_giant_rows_are_no_failure(text: str) -> None:
+    assert not node_view.parse_node_view(text).complete
+
+
 def test_a_node_without_nvidia_smi_says_so(script: Script) -> None:
     view = script(smi="no-such-program")
     if view.tool:

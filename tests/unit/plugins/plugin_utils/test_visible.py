@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import beneath, step_line
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible, visible_values
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import (
+    cut_short,
+    one_line,
+    visible,
+    visible_values,
+)
 
 OBEYED = ["\x1b]0;title\x07", "\x1b[2J", "\r", "\x08", "\x9b31m", "\x7f", "\u202e", "\u2028", "\u2066", "\x00", "\x85"]
 
@@ -43,3 +48,9 @@ def test_values_are_made_visible_by_name_and_diffs_in_full() -> None:
         "other": "\x1b",
         "diff": [{"after": "\\x1b" + "y" * 20_000, "n": 1}],
     }
+
+
+def test_a_line_is_one_line_and_what_is_endless_is_cut() -> None:
+    assert one_line("live at /x\nct201  release  FAILED") == "live at /x\\nct201  release  FAILED"
+    assert len(cut_short("x" * 10_000)) < 400
+    visible("\udcff \ud800").encode()
