@@ -17,11 +17,10 @@ import trainops
 from trainops import starting
 from trainops.errors import FileExists
 from trainops.extravars import read_extravars
-from trainops.operations import looks_like_run
 from trainops.presenting import EPILOG, EXIT_CODES, JSON, aborted, errors_told, mistakes_told, present, print_json
 from trainops.report import found_text, report
 from trainops.results import Result
-from trainops.targets import FORM, looks_like_target
+from trainops.targets import FORM, looks_like_run, looks_like_target
 
 Function = TypeVar("Function", bound=Callable[..., None])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from trainops.errors import InventoryNotFound, ProjectNotFound, WrongOption
 from trainops.results import Result
 from trainops.runner import run_playbook
-from trainops.targets import FORM, Target, containers, nodes, read_target
+from trainops.targets import FORM, Target, containers, looks_like_run, nodes, read_target
 from trainops.values import literal
 
 _CONFIG = "ANSIBLE_CONFIG"
@@ -261,11 +260,6 @@ def _run_id(run: str | None) -> str | None:
     if run is not None and not looks_like_run(run):
         raise WrongOption(f"{run!r} is no run: give its id, such as r1")
     return run
-
-
-def looks_like_run(text: str) -> bool:
-    """Whether ``text`` is the id of a run, such as ``r12``."""
-    return re.fullmatch(r"r[1-9][0-9]*", text) is not None
 
 
 def gpus(target: Texts | None = None, **options: Any) -> Result:

@@ -43,6 +43,11 @@ def looks_like_target(text: str) -> bool:
     return re.match(r"[^/\s]+@[^\s]|[^/\s]+/\d+(?::|$)", text) is not None
 
 
+def looks_like_run(text: str) -> bool:
+    """Whether ``text`` is the id of a run, such as ``r12``."""
+    return re.fullmatch(r"r[1-9][0-9]*", text) is not None
+
+
 def read_target(text: str) -> Target:
     """Read a target of one of the two forms. Raises WrongTarget, which says what is wrong with it."""
     if not text.isprintable():
@@ -94,6 +99,12 @@ def containers(targets: Sequence[Target], variables: Mapping[str, Any], *, need_
     Raises WrongTarget for a node where a container is needed, a missing folder, and a container named twice.
     """
     for target in targets:
+        if target.vmid is None and looks_like_run(target.text):
+            run = target.text
+            raise WrongTarget(
+                f"{run!r} is a run, and a container is named here: trainops status shows all runs; of one there are "
+                f"trainops logs {run}, why {run}, stop {run} and launch --like {run}"
+            )
         if target.vmid is None:
             hint = "" if "@" in target.text else f" (a host of the inventory: --limit {target.text})"
             raise WrongTarget(f"{target.text!r} names no container: write {FORM}{hint}")

@@ -11,8 +11,16 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import look
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import check_wish, idle_result
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, understood
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import (
+    check_wish,
+    idle_result,
+    none_wanted,
+)
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import (
+    Selection,
+    understood,
+    without_gpus,
+)
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock, wait
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snapshot
@@ -27,6 +35,8 @@ class ActionModule(NamedStep):
     """Its options and results are documented in the module of the same name."""
 
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        if without_gpus(options["select"]):
+            return none_wanted()
         understood(options["select"], options["count"])  # before anything is asked
         host = str(task_vars.get("inventory_hostname", ""))
         width = max(map(len, task_vars.get("ansible_play_hosts_all") or [host]))

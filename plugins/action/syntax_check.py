@@ -23,7 +23,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import (
 )
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Request, exchange
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import ask, check_numbers, seen
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood, without_gpus
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import limits_of
@@ -38,7 +38,9 @@ class ActionModule(NamedStep):
     def step(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Look at the project, have the interpreter check its sources, and put everything that was found together."""
         check_numbers(options)
-        understood(options["select"], options["count"])
+        no_gpu = without_gpus(options["select"])
+        if not no_gpu:
+            understood(options["select"], options["count"])
         sorter = Kinds()
         project = read_project(
             options["project"],
@@ -60,7 +62,7 @@ class ActionModule(NamedStep):
             "optional": options["optional_modules"],
             "missing": options["missing_modules"],
         }
-        question, view = ask(self._connection, options) if options["gpus"] else (None, None)
+        question, view = ask(self._connection, options) if options["gpus"] and not no_gpu else (None, None)
         reply = exchange(
             self._connection,
             Request("check", {**params, "gpus": question}, self._python(options), options["timeout"], view),

@@ -28,6 +28,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import Ste
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Reply, Request, exchange, no_answer
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import ask, check_numbers, look, seen
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import without_gpus
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import summary
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock, wait
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
@@ -38,7 +39,6 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.run import (
     check_options,
     order,
     set_apart,
-    without_gpus,
 )
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_launch import Conversation, once, refused, verdict
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import COLUMNS, indent, teller

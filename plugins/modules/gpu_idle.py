@@ -29,7 +29,8 @@ options:
         RV(trainops.proxmox.gpu_info#module:gpus) that returns GPUs, their UUIDs or indexes. By default all.
       - An expression is evaluated on the controller, over the first look in which it matches enough GPUs, with the
         Python package C(jmespath). One that would match too few even if all GPUs were idle is an error.
-      - Text such as C(0,2) is a list, text such as C(2) a number of GPUs.
+      - Text such as C(0,2) or C(0-3) is a list, text such as C(2) a number of GPUs.
+      - V(0) or an empty list is none, as for a run without GPUs. Nothing is looked at then, and O(count) plays no part.
     type: raw
   count:
     description: So many of the selected GPUs are enough. Those with the lowest indexes among the idle ones are chosen.

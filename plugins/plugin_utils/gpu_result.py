@@ -95,6 +95,14 @@ def idle_result(outcome: Outcome, require: bool, width: int = WIDTH) -> dict[str
     return {**result, "failed": True, "code": code, "msg": text}
 
 
+def none_wanted() -> dict[str, Any]:
+    """The same where no GPU is wanted: nothing was asked."""
+    line = "none wanted, none looked at"
+    lists: dict[str, Any] = {name: [] for name in ("gpus", "uuids", "indexes", "held_by_runs")}
+    waited = {"idle": True, "waited_seconds": 0.0, "looks": 0}
+    return {**lists, **waited, "view": None, "view_reason": "", "table": "", "summary": line, "msg": line}
+
+
 def refusal(found: Snapshot, selection: Selection, option: str) -> tuple[str, str]:
     """The code of a failure for GPUs that are not idle, and what to do. ``option`` is the one that waits longer."""
     if not found.gpus or any(gpu.verdict == "unknown" for gpu in selection.candidates or found.gpus):

@@ -14,6 +14,8 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu
 
+_WHOLE = re.compile(r"[-+]?\d{1,9}")
+_RANGE = re.compile(r"(\d{1,3})-(\d{1,3})")
 _NAME = re.compile(r"\d+|(GPU|MIG)-[\w/-]+", re.IGNORECASE)
 
 
@@ -52,7 +54,7 @@ def understood(wanted: Any = None, count: int | None = None) -> tuple[str | list
     """
     if isinstance(wanted, str):
         wanted = wanted.strip()
-        wanted = None if wanted in ("", "all") else int(wanted) if wanted.isdigit() else wanted
+        wanted = None if wanted in ("", "all") else int(wanted) if _WHOLE.fullmatch(wanted) else wanted
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         if count is not None:
             raise OptionError(f"option select: {wanted} is a count and option count: {count} is another: give one")
@@ -75,8 +77,12 @@ def understood(wanted: Any = None, count: int | None = None) -> tuple[str | list
 
 
 def _words(text: str) -> list[str]:
-    """The words of a list as a person types it: ``0,2`` or ``[0, 2]``."""
-    return text.removeprefix("[").removesuffix("]").replace(",", " ").split() or [text]
+    """The words of a list as a person types it: ``0,2`` or ``[0, 2]``, and ``0-3`` as we write it."""
+    found: list[str] = []
+    for word in text.removeprefix("[").removesuffix("]").replace(",", " ").split():
+        ends = _RANGE.fullmatch(word)
+        found += map(str, range(int(ends[1]), int(ends[2]) + 1)) if ends and int(ends[1]) <= int(ends[2]) else [word]
+    return found or [text]
 
 
 def _check_items(wanted: list[Any]) -> None:
@@ -192,3 +198,12 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def without_gpus(select: Any) -> bool:
+    """Whether a run without GPUs is wanted: none of them is something else than all of them."""
+    if isinstance(select, str):
+        return select.strip() in ("0", "[]")
+    if isinstance(select, list):
+        return not select
+    return isinstance(select, int) and not isinstance(select, bool) and select == 0

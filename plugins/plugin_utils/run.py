@@ -15,7 +15,7 @@ from typing import Any
 from ansible.module_utils.common.validation import check_type_dict
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.words import ShellNeeded, split
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood, without_gpus
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -157,12 +157,3 @@ def environment(env: Any) -> dict[str, str]:
             raise OptionError(f"option env: the value of {name} has a NUL byte, which no environment can hold")
         found[name] = str(value)
     return found
-
-
-def without_gpus(select: Any) -> bool:
-    """Whether a run without GPUs is wanted: none of them is something else than all of them."""
-    if isinstance(select, str):
-        return select.strip() in ("0", "[]")
-    if isinstance(select, list):
-        return not select
-    return isinstance(select, int) and not isinstance(select, bool) and select == 0

@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import ranges, select, understood
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import (
+    ranges,
+    select,
+    understood,
+    without_gpus,
+)
 
 from tests.unit.gpu_samples import eight, process, uuid
 
@@ -28,6 +33,8 @@ def indexes(wanted: Any, count: int | None = None) -> list[int]:
         ("", list(range(8))),
         ("all", list(range(8))),
         ([0, 3], [0, 3]),
+        ("0-2", [0, 1, 2]),
+        ("[0-1, 5]", [0, 1, 5]),
         (["3", 0, 3], [0, 3]),
         ([uuid(5), uuid(1).lower()], [1, 5]),
         ("0,2", [0, 2]),
@@ -83,6 +90,7 @@ def test_without_a_count_every_one_must_be_idle() -> None:
         (0, None, ("option select", "at least 1")),
         ("0", None, ("option select", "at least 1")),
         (-2, None, ("option select", "at least 1")),
+        ("-1", None, ("option select: -1 GPUs are wanted", "at least 1")),
         (None, 0, ("option count", "at least 1")),
         ([0], -1, ("option count", "at least 1")),
         (2, 3, ("option select", "option count")),
@@ -149,3 +157,11 @@ def test_the_same_gpus_are_meant_in_a_later_look() -> None:
 )
 def test_numbers_as_a_person_writes_them(numbers: list[int], text: str) -> None:
     assert ranges(numbers) == text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "without"),
+    [(0, True), ("0", True), ([], True), (" [] ", True), (None, False), ("", False), (1, False), ([0], False)],
+)
+def test_a_run_without_gpus(wanted: Any, without: bool) -> None:
+    assert without_gpus(wanted) is without

@@ -15,7 +15,6 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.run import (
     environment,
     order,
     set_apart,
-    without_gpus,
     words,
 )
 
@@ -151,14 +150,6 @@ def test_what_is_no_environment(env: Any, said: str) -> None:
         environment(env)
     assert said in str(caught.value)
     assert "hidden" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("select", "without"),
-    [(0, True), ("0", True), ([], True), (" [] ", True), (None, False), ("", False), (1, False), ([0], False)],
-)
-def test_a_run_without_gpus(select: Any, without: bool) -> None:
-    assert without_gpus(select) is without
 
 
 def test_what_the_worker_is_told() -> None:
