@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, trainops contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The command: python -m lab up | down | status | ssh | hold …"""
+"""The command: python -m lab up | down | status | ssh | hold | fault …"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from . import api, cluster, holding, instance, inventory, spec
+from . import api, cli_faults, cluster, holding, instance, inventory, spec
 from .errors import LabError
 
 
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     reset = verbs.add_parser("reset", help="make a container as new, in its declared state")
     reset.add_argument("vmid", type=int, choices=[container.vmid for container in spec.CONTAINERS])
     reset.set_defaults(run=_reset)
+    cli_faults.add(verbs)
     return parser
 
 
