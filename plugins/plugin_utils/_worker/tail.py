@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 256 * 1024
 _PIECE = 64 * 1024
+_MOST_PIECES = 16
 _MOST_LINES = 200
 _MOST_TEXT = 16 * 1024
 _HEAD = re.compile(r"(?P<prefix>.*?)(?P<group>Exception Group )?Traceback \(most recent call last\):\s*$")
@@ -67,12 +68,16 @@ def last_lines(text: str, lines: int, most: int) -> list[str]:
 
 
 def offset_of_last(fd: int, lines: int) -> int:
-    """The byte at which the last ``lines`` lines begin; what is more than a MiB before the end is left out."""
+    """The byte at which the last ``lines`` lines begin; what is more than a MiB before the end is left out.
+
+    A line without an end is shown in pieces of 64 KiB, each a line of its own: so many of these at most.
+    """
     size = os.fstat(fd).st_size
+    least = max(0, size - min(lines, _MOST_PIECES) * _PIECE)
     if lines <= 0:
         return size
     start, data = size, b""
-    while start > max(0, size - 16 * _PIECE):
+    while start > least:
         step = min(_PIECE, start)
         start -= step
         data = pread(fd, step, start) + data

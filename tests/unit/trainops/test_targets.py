@@ -107,7 +107,7 @@ def test_containers_become_an_inventory() -> None:
         (["root@pve1"], "names no container"),
         (
             ["r3"],
-            "'r3' is a run, and a container is named here: trainops status shows all runs; of one there are trainops logs r3",
+            "'r3' is a run, and a container is named here: trainops status shows all runs; of one there",
         ),
         (["ct200"], "(a host of the inventory: --limit ct200)"),
         (["root@pve1/200"], "names no folder in the container: write root@pve1/200:/root"),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import tail
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.log import Log
 
 
 @pytest.fixture
@@ -50,9 +51,16 @@ def test_where_the_last_lines_begin(log: int, text: str, lines: int, begin: int)
     assert tail.offset_of_last(log, lines) == begin
 
 
-def test_no_more_than_a_mib_is_searched_for_them(log: int) -> None:
+@pytest.mark.parametrize(("lines", "pieces"), [(1, 1), (3, 3), (100, 16)])
+def test_of_a_line_without_an_end_no_more_pieces_than_lines_are_shown(log: int, lines: int, pieces: int) -> None:
     os.write(log, b"x" * (3 << 20))
-    assert tail.offset_of_last(log, 1) == 2 << 20
+    begin = tail.offset_of_last(log, lines)
+    assert begin == (3 << 20) - pieces * 65536
+    read = Log(log, begin, 0.0)
+    shown = 0
+    while batch := read.read(0.0, True):
+        shown += len(batch.lines)
+    assert shown == pieces
 
 
 @pytest.mark.parametrize(
