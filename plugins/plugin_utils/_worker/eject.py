@@ -28,7 +28,7 @@ from .leave import (
 )
 from .lock import Locked
 from .look import Verdict, verify
-from .mounts import mount_points
+from .mounts import is_held, mount_points
 from .names import link_target, our_links, owner_of, predicted_wait, root_lock
 from .plain import drop_links, finish_links, is_bridge, is_in_both, lay_way_back, make_plain
 from .running import running
@@ -46,6 +46,7 @@ from .store import (
     open_root,
     open_store,
     require_writable,
+    some,
     tops,
 )
 
@@ -169,6 +170,7 @@ class Plan:
         links, wanted = our_links(store), tops(self.verdict.files)
         self.missing = sorted(name for name in (wanted & in_tree) - links if lstat(store.root_fd, name) is None)
         self.names = sorted((links & in_tree) | set(self.missing))
+        _refuse_held(store, self.live, self.names)
         self.kinds = {name: _kind(lstat(store.releases_fd, f"{self.live}/{name}")) for name in self.names}
         self.stale = sorted(links - in_tree)
         self.left = [_not_ours(store, name) for name in sorted((wanted & in_tree) - set(self.names))]
@@ -255,6 +257,13 @@ def _refuse_mounts(store: Store) -> None:
     mounted = sorted(mount for mount in mount_points() if mount.startswith(home + "/"))
     if mounted:
         raise WorkerError("mount-point", f"{mounted[0]} is a mount point, and it cannot move: unmount it, run again")
+
+
+def _refuse_held(store: Store, live: str | None, names: list[str]) -> None:
+    held = [name for name in names if is_held(store.releases_fd, f"{live}/{name}", closely=True)]
+    if held:
+        paths = some([store.path("releases", live or "", name) for name in held])
+        raise WorkerError("denied", f"an attribute (lsattr shows it) holds {paths}: chattr -ia there, then eject")
 
 
 def _refuse_runs(store: Store) -> None:

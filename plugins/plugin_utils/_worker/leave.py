@@ -10,6 +10,7 @@ import os
 import stat
 
 from .caches import CACHE
+from .mounts import is_held
 from .names import root_lock
 from .runs import KEY, LAST, RUNS, run_ids
 from .scratch import KEPT, SCRATCH, as_listed, fresh, is_bytecode, is_mark, keep, remove, remove_empty, walk
@@ -76,6 +77,8 @@ def remove_releases(store: Store, known: Listed) -> None:
 
 
 def _is_listed(store: Store, path: str, info: os.stat_result, listed_as: str, known: Listed) -> bool:
+    if is_held(store.releases_fd, path):
+        return False
     if is_bytecode(path) or is_mark(store, path, info, listed_as):
         return True
     return any(as_listed(store, path, info, entry) for entry in known.get(listed_as, ()))

@@ -11,7 +11,7 @@ import stat
 
 from .channel import WorkerError
 from .lock import Lock, held_by
-from .mounts import mount_points
+from .mounts import is_held, mount_points
 from .store import HOME, Store, live_release, lstat, project_names, together, tops
 
 TYPE_CHECKING = False
@@ -122,6 +122,9 @@ def _claimed(store: Store, plain: list[str]) -> list[str]:
                 f"{os.path.join(store.root, name)} {what}: name it in training_shared to use it from every release, "
                 "or leave it out with training_exclude"
             )
+        elif is_held(store.root_fd, name, closely=True):
+            path = os.path.join(store.root, name)
+            problems.append(f"{path} is held by an attribute (lsattr shows it): {free_it(path, name)}")
     for other in project_names(store.root):
         if other == store.name:
             continue
@@ -133,6 +136,21 @@ def _claimed(store: Store, plain: list[str]) -> list[str]:
             if manifest["files"].get(name, {}).get("type") == "shared"
         ]
     return problems
+
+
+def refuse_mounts(store: Store) -> None:
+    """Raise WorkerError("mount-point") when something is mounted over our folders, or on a file of a release."""
+    home = os.path.join(os.path.realpath(f"/proc/self/fd/{store.root_fd}"), HOME)
+    ours = os.path.join(home, store.name)
+    mounted = sorted(one for one in mount_points() if one in (home, ours) or one.startswith(ours + "/"))
+    if mounted:
+        what = f"{mounted[0]} is a mount point, and releases move there by rename"
+        raise WorkerError("mount-point", f"{what}: unmount it, then run again")
+
+
+def free_it(path: str, name: str) -> str:
+    """What to do about a file that an attribute holds, for a sentence."""
+    return f"chattr -ia {path}, or leave {name} out with training_exclude"
 
 
 def root_lock(store: Store, who: str) -> Lock:

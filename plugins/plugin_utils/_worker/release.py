@@ -12,7 +12,7 @@ from .channel import WorkerError
 from .history import settle, settled
 from .lock import Locked
 from .look import Look, look, verify
-from .names import mend_links, predicted_wait
+from .names import mend_links, predicted_wait, refuse_mounts
 from .notes import note
 from .report import Switched, result, texts
 from .scratch import clean
@@ -43,6 +43,7 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
 def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     with open_store(params["root"], params["name"], create=False) as store:
+        refuse_mounts(store)
         require_writable(store)  # so that check mode meets what a run meets
         if params["check_mode"]:
             return _predict(store, params)

@@ -13,7 +13,7 @@ from .channel import WorkerError
 from .history import settle, settled
 from .lock import Locked
 from .look import look, verify
-from .names import mend_links, predicted_wait
+from .names import mend_links, predicted_wait, refuse_mounts
 from .report import Switched, read_text, result, texts
 from .scratch import Scratch, clean, standing, write_manifest
 from .store import (
@@ -54,6 +54,7 @@ def run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     params = dict(params, name=params["name"] or only_project(params["root"], "roll back"))
     with open_store(params["root"], params["name"], create=False) as store:
+        refuse_mounts(store)
         require_writable(store)
         _require_live(store)
         if params["check_mode"]:

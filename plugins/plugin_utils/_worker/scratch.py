@@ -14,6 +14,7 @@ import sys
 
 from .history import activations
 from .many import each
+from .mounts import is_held
 from .store import (
     ADOPTED,
     EDITED,
@@ -40,6 +41,7 @@ SCRATCH = ".stage-"
 DISPLACED = "displaced"
 RETIRED = "retired"
 KEPT = "kept"
+_HELD = (errno.EPERM, errno.EBUSY)  # an attribute of it or its folder, or a mount
 WAY_BACK = "/".join([".."] * 6)  # the root, from the folder of the link `way_back` in the folder of a release
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -71,23 +73,30 @@ def walk(folder: int, top: str, most: int = sys.maxsize) -> list[tuple[str, os.s
 
 
 def remove(folder: int, top: str, mine: Callable[[str, os.stat_result], bool]) -> list[str]:
-    """Remove ``top`` and all below it for which ``mine(path, lstat)`` holds; return the paths of what is left."""
+    """Remove ``top`` and all below it for which ``mine(path, lstat)`` holds; return the paths of what is left.
+
+    What an attribute or a mount holds is left, too.
+    """
     left: list[str] = []
     found = walk(folder, top)
 
     def drop(item: tuple[str, os.stat_result]) -> None:
         path, info = item
-        if mine(path, info):
-            os.unlink(path, dir_fd=folder)
-        else:
-            left.append(path)
+        try:
+            if mine(path, info):
+                os.unlink(path, dir_fd=folder)
+                return
+        except OSError as error:
+            if error.errno not in _HELD:
+                raise
+        left.append(path)
 
     each((item for item in found if not stat.S_ISDIR(item[1].st_mode)), drop)
     for path in sorted((path for path, info in found if stat.S_ISDIR(info.st_mode)), reverse=True):
         try:
             os.rmdir(path, dir_fd=folder)
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, *_HELD):
                 raise
     return sorted(left)
 
@@ -297,6 +306,8 @@ def not_ours(store: Store, tree: str, release: str) -> list[str]:
 
 def _is_ours(store: Store, path: str, info: os.stat_result, listed_as: str, listed: dict[str, dict[str, Any]]) -> bool:
     entry = listed.get(listed_as)
+    if is_held(store.releases_fd, path):
+        return False
     if is_bytecode(path) or is_mark(store, path, info, listed_as):
         return True
     return entry is not None and as_listed(store, path, info, entry)
