@@ -194,7 +194,9 @@ def snapshot(
         vmid=vmid,
         runs={int(pid): run for pid, run in reading.get("runs", {}).items()},
     )
-    gpus = tuple(_judged(_with_holders(gpu, evidence), evidence) for gpu in _gpus(reading, view, inside, node))
+    given = {number: run for run, numbers in reading.get("given", {}).items() for number in numbers}
+    judged = [_judged(_with_holders(gpu, evidence), evidence) for gpu in _gpus(reading, view, inside, node)]
+    gpus = tuple(given_to(gpu, given.get(gpu.index)) for gpu in judged)
     rows = inside.rows or node.rows
     return Snapshot(
         gpus=gpus,
@@ -238,6 +240,13 @@ def node_snapshot(view: NodeView, *, timeout: float = 30.0, memory_mib: int = ME
         seconds=told.seconds,
         warnings=told.warnings,
     )
+
+
+def given_to(gpu: Gpu, run: str | None) -> Gpu:
+    """The GPU, busy where a run was started on it: it opens it seconds later, once its libraries are loaded."""
+    if run is None or gpu.verdict != "idle":
+        return gpu
+    return replace(gpu, verdict="busy", cause="run", reasons=(f"given to your run {run}",), given=run)
 
 
 def _why_not(view: NodeView | None, hidden: int) -> str:

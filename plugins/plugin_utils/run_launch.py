@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_result import
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import WIDTH, summary, table
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Snapshot
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Snapshot, given_to
 
 # How long a lost connection is made again, and the pauses between.
 PATIENCE_SECONDS = 60.0
@@ -40,21 +40,10 @@ def verdict(found: Snapshot, runs: Iterable[Mapping[str, Any]], select: Any, cou
 
     Raises OptionError for GPUs that do not exist.
     """
-    found = replace(found, gpus=_given(found.gpus, runs))
+    owner = {gpu["uuid"]: str(run["run"]) for run in runs for gpu in run["gpus"]}
+    found = replace(found, gpus=tuple(given_to(gpu, owner.get(str(gpu.uuid))) for gpu in found.gpus))
     selection = check_wish(found, select, count) or Selection((), count)
     return Verdict(found, selection, selection.choose(lambda gpu: gpu.verdict == "idle"))
-
-
-def _given(gpus: Sequence[Gpu], runs: Iterable[Mapping[str, Any]]) -> tuple[Gpu, ...]:
-    """The GPUs, busy where a run was started on them: it opens them seconds later, once its libraries are loaded."""
-    owner = {gpu["uuid"]: str(run["run"]) for run in runs for gpu in run["gpus"]}
-    taken = []
-    for gpu in gpus:
-        run = owner.get(gpu.uuid)
-        if run and gpu.verdict == "idle":
-            gpu = replace(gpu, verdict="busy", cause="run", reasons=(f"given to your run {run}",), given=run)
-        taken.append(gpu)
-    return tuple(taken)
 
 
 def refused(no: Verdict, width: int = WIDTH) -> StepError:

@@ -109,9 +109,10 @@ def eight(
     processes: Sequence[Process] = (),
     apps: Sequence[str] = (),
     runs: dict[str, str] | None = None,
+    given: dict[str, list[int]] | None = None,
     **values: Any,
 ) -> Snapshot:
-    """A look at container 200 with all eight GPUs of its node; ``used`` is MiB by GPU, ``runs`` the worker's."""
+    """A look at container 200 with all eight GPUs of its node; ``used`` is MiB by GPU, the runs are the worker's."""
     rows = [gpu_row(number, number, f"{(used or {}).get(number, 0)} MiB") for number in range(8)]
     node = view(rows, apps, processes, **values)
-    return snapshot({**reading(rows, devices=range(8)), "runs": runs or {}}, node, vmid=VMID)
+    return snapshot({**reading(rows, devices=range(8)), "runs": runs or {}, "given": given or {}}, node, vmid=VMID)

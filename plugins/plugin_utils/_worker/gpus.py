@@ -18,7 +18,7 @@ import signal
 import stat
 import time
 
-from .marked import runs_of_processes
+from .marked import marks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
     Returns ``answers`` (one for each query: exit, text, seconds, timed_out, unkillable, stuck), ``processes`` (by PID:
     stat, cmdline, opened = minor numbers of the GPUs whose device file it has open and mapped), ``hidden`` (how many
     processes could not be looked at), ``devices`` (the N of /dev/nvidiaN), ``information`` and ``version`` (the
-    driver's texts in /proc), ``now`` (seconds since boot), ``runs`` (by PID: the run of ours that it belongs to).
+    driver's texts in /proc), ``now`` (seconds since boot), ``runs`` (by PID: the run of ours that it belongs to),
+    ``given`` (by run: the numbers of the GPUs that it was started on).
     """
     name, timeout = params["nvidia_smi"], float(params["timeout"])
     tool = find_tool(name, os.environ.get("PATH", ""))
@@ -64,6 +65,7 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
         answers = []
     opened, hidden = find_opened({child.pid for child in children})
     answers = answers or gather(children, timeout)
+    runs, given = marks()
     pids = set(opened).union(*(listed(answer["text"]) for answer in answers))
     return {
         "answers": answers,
@@ -76,7 +78,8 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
         },
         "version": _text("/proc/driver/nvidia/version"),
         "now": time.clock_gettime(time.CLOCK_BOOTTIME),
-        "runs": runs_of_processes(),
+        "runs": runs,
+        "given": given,
     }
 
 

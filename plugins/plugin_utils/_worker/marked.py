@@ -14,37 +14,48 @@ import os
 import re
 
 _MARK = re.compile(rb"(?:^|\0)TRAINOPS_RUN_ID=(r[0-9]+)(?=\0|$)")
+_DEVICES = re.compile(rb"(?:^|\0)CUDA_VISIBLE_DEVICES=([0-9,]*)(?=\0|$)")
 _SUPERVISOR = re.compile(rb"/\.trainops/[^/\0]+/runs/(r[0-9]+)(?:/supervisor\.py)?(?=\0|$)")
 _MOST = 1 << 20
 
 
-def runs_of_processes(proc: str = "/proc") -> dict[str, str]:
-    """The run of each process that belongs to one, by its PID as text (for JSON)."""
+def marks(proc: str = "/proc") -> tuple[dict[str, str], dict[str, list[int]]]:
+    """The run of each process that belongs to one, by its PID as text (for JSON), and the GPUs given to each run.
+
+    These are numbers as the container counts its GPUs, of runs whose first process lives: it opens them seconds after
+    it was started, once its libraries are loaded, and others must not be told before that they were free.
+    """
     parents: dict[int, int] = {}
     own: dict[int, str] = {}
+    devices: dict[int, list[int]] = {}
+    supervisors = set()
     for name in os.listdir(proc):
         if name.isdigit():
-            pid = int(name)
-            parents[pid] = _parent(_bytes("%s/%s/stat" % (proc, name)))
-            mark = _mark("%s/%s" % (proc, name))
+            pid, folder = int(name), "%s/%s" % (proc, name)
+            parents[pid] = _parent(_bytes(folder + "/stat"))
+            environment = _bytes(folder + "/environ")
+            mark = _MARK.search(environment)
             if mark:
-                own[pid] = mark
-    found = {}
-    for pid in parents if own else ():
-        run = _inherited(pid, parents, own)
-        if run:
-            found[str(pid)] = run
-    return found
+                given = _DEVICES.search(environment)
+                devices[pid] = [int(word) for word in (given.group(1) if given else b"").split(b",") if word.isdigit()]
+            else:
+                mark = _supervised(_bytes(folder + "/cmdline").split(b"\0"))
+                supervisors.update({pid} if mark else ())
+            if mark:
+                own[pid] = mark.group(1).decode("ascii")
+    runs = {str(pid): run for pid in (parents if own else ()) for run in [_inherited(pid, parents, own)] if run}
+    given_to: dict[str, list[int]] = {}
+    for pid, numbers in devices.items():
+        if parents[pid] in supervisors:
+            given_to[own[pid]] = sorted({*given_to.get(own[pid], []), *numbers})
+    return runs, given_to
 
 
-def _mark(folder: str) -> str | None:
-    match = _MARK.search(_bytes(folder + "/environ"))
-    if match is None:
-        words = _bytes(folder + "/cmdline").split(b"\0")
-        # Only what Python was told to run, and no editor or pager that shows the file.
-        if len(words) > 1 and b"supervisor.py" in b"\0".join(words[1:4]) and b"python" in os.path.basename(words[0]):
-            match = _SUPERVISOR.search(b"\0".join(words[1:]))
-    return match.group(1).decode("ascii") if match else None
+def _supervised(words: list[bytes]) -> re.Match[bytes] | None:
+    """The run that a command line supervises: only what Python was told to run, no editor that shows the file."""
+    if len(words) > 1 and b"supervisor.py" in b"\0".join(words[1:4]) and b"python" in os.path.basename(words[0]):
+        return _SUPERVISOR.search(b"\0".join(words[1:]))
+    return None
 
 
 def _inherited(pid: int, parents: dict[int, int], own: dict[int, str]) -> str | None:

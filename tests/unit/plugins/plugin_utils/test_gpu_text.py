@@ -55,6 +55,11 @@ NODE = process(710, 0, argv=("/usr/lib/xorg/Xorg", ":0"))
             "6 of 8 idle; GPUs 3-4 busy: 4096 MiB held by your run r1",
         ),
         (eight({}, [HERE], runs={"44": "r1"}), "7 of 8 idle; GPU 3 busy: opened by your run r1, no memory yet"),
+        (eight(given={"r1": [0, 3]}), "6 of 8 idle; GPUs 0, 3 busy: given to your run r1, not opened yet"),
+        (
+            eight({3: 2057}, [HERE], runs={"44": "r1"}, given={"r1": [0, 3]}),
+            "6 of 8 idle; GPUs 0, 3 busy: opened by your run r1, no memory yet",
+        ),
         (
             eight({0: 100}, [NODE], on(710, 0, memory=100)),
             "7 of 8 idle; GPU 0 busy: 100 MiB held by the node's pid 710 Xorg",
