@@ -265,8 +265,11 @@ def busy(store: Store) -> list[Run]:
 
 
 def releases_in_use(store: Store) -> set[str]:
-    """The releases that a process of a run may still read from."""
-    return {run.release for run in busy(store) if run.release}
+    """The releases that a process of a run may still read from: any, where the record of one that lives is damaged."""
+    used = {run.release for run in busy(store)}
+    if None in used and store.exists():
+        used |= set(releases(store))
+    return {release for release in used if release}
 
 
 def find_run(store: Store, wanted: str | None) -> Run:

@@ -1,0 +1,138 @@
+# Copyright: (c) 2026, trainops contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Old releases go, but never what is live, what a rollback needs, and what a run may still read from."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import supervise
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.prune import surplus
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.releasing import deploy, home, live
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Held as a supervisor, or a launch, holds it."""
+    with open(path, "a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def record(folder: Path, name: str, **values: Any) -> None:
+    (folder / name).write_text(json.dumps({"format": supervise.FORMAT, **values}))
+
+
+def me() -> dict[str, Any]:
+    return {"pid": os.getpid(), "start": supervise.start_of(os.getpid())}
+
+
+@contextlib.contextmanager
+def launching(folder: Path, release: str) -> Iterator[None]:
+    """The record is there, and nobody has heard of the supervisor yet."""
+    record(folder, supervise.RECORD, boot=supervise.boot(), release=release)
+    with locked(folder / supervise.RECORD):
+        yield
+
+
+@contextlib.contextmanager
+def running(folder: Path, release: str) -> Iterator[None]:
+    record(folder, supervise.RECORD, boot=supervise.boot(), release=release)
+    record(folder, supervise.STARTED, process=me())
+    with locked(folder / supervise.LOCK):
+        yield
+
+
+@contextlib.contextmanager
+def unsupervised(folder: Path, release: str) -> Iterator[None]:
+    record(folder, supervise.RECORD, boot=supervise.boot(), release=release)
+    record(folder, supervise.STARTED, process=me())
+    yield
+
+
+@contextlib.contextmanager
+def ended_with_processes_left(folder: Path, release: str) -> Iterator[None]:
+    with running(folder, release):
+        record(folder, supervise.EXIT, how="exited", exit_code=0, left_over=[{"pid": 1}])
+        yield
+
+
+@contextlib.contextmanager
+def running_with_a_damaged_record(folder: Path, release: str) -> Iterator[None]:
+    with running(folder, release):
+        (folder / supervise.RECORD).write_text("{")
+        yield
+
+
+@contextlib.contextmanager
+def ended(folder: Path, release: str) -> Iterator[None]:
+    record(folder, supervise.RECORD, boot=supervise.boot(), release=release)
+    record(folder, supervise.STARTED, process=me())
+    record(folder, supervise.EXIT, how="exited", exit_code=0)
+    yield
+
+
+@contextlib.contextmanager
+def of_an_earlier_boot(folder: Path, release: str) -> Iterator[None]:
+    record(folder, supervise.RECORD, boot="another", release=release)
+    record(folder, supervise.STARTED, process=me())
+    yield
+
+
+@pytest.mark.parametrize(
+    ("state", "stays"),
+    [
+        (launching, True),
+        (running, True),
+        (unsupervised, True),
+        (ended_with_processes_left, True),
+        (running_with_a_damaged_record, True),
+        (ended, False),
+        (of_an_earlier_boot, False),
+    ],
+)
+def test_what_a_run_uses_stays_for_as_long_as_it_does(
+    tmp_path: Path, state: Callable[[Path, str], Any], stays: bool
+) -> None:
+    deploy(tmp_path, {"train.py": "0\n"})
+    used = str(live(tmp_path))
+    run = home(tmp_path, "runs", "r1")
+    run.mkdir(parents=True)
+    with state(run, used):
+        for number in range(1, 5):
+            files = {"train.py": f"{number}\n"}
+            predicted = deploy(tmp_path, files, keep=2, check_mode=True)["pruned"]
+            assert predicted == deploy(tmp_path, files, keep=2)["pruned"]
+        assert home(tmp_path, "releases", used).exists() is stays
+    (run / supervise.STARTED).unlink(missing_ok=True)
+    deploy(tmp_path, {"train.py": "5\n"}, keep=2)
+    assert not home(tmp_path, "releases", used).exists()
+
+
+ids = st.sampled_from(("a", "b", "c", "d", "e", "adopted", "adopted-2", "edited"))
+
+
+@given(st.lists(ids, min_size=1, max_size=12), st.integers(2, 5), st.sets(ids, max_size=3), st.sets(ids))
+def test_what_goes(order: list[str], keep: int, used: set[str], more: set[str]) -> None:
+    there = sorted({*order, *more})
+    gone = surplus(there, [{"release": one} for one in order], order[-1], keep, used)
+    stays = [one for one in there if one not in gone]
+    latest = list(dict.fromkeys(reversed(order)))
+    assert set(gone) <= set(there)
+    assert {*latest[:2], *used}.isdisjoint(gone)  # what is live, what a rollback leads to, what runs use
+    assert not any(one.startswith("adopted") for one in gone)
+    ours = [one for one in latest if not one.startswith("adopted")]
+    assert set(ours[:keep]) <= {*stays}
+    assert set(stays) <= {*ours[:keep], *latest[:2], *used, *(one for one in there if one.startswith("adopted"))}
