@@ -154,6 +154,7 @@ training:
 
 import contextlib
 import hashlib
+import math
 import os
 import secrets
 import shutil
@@ -168,13 +169,17 @@ from ansible.plugins.connection.ssh import Connection as SSHConnection
 from ansible.utils.display import Display
 from ansible.utils.path import unfrackpath
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import enter, hops
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.bounds import TooMuch, bounded
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import TrainopsError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import Drain, ended
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.slots import slot
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
 display = Display()
 
 _CHUNK = 1 << 20
+_MAX_KEPT = 1 << 28  # bytes by which a command's output may make this process grow
+_MAX_NOISE = 1 << 20  # bytes of others before or after what a transfer is to carry
 # What decides about a login.
 _DECIDING = [
     "host",
@@ -291,12 +296,23 @@ class Connection(SSHConnection):
         display.vvv(f"PCT: EXEC IN {self._vmid}: {to_text(cmd)}", host=self.get_option("host"))
         ssh = self._ssh(remote)
         with self._slot():
-            code, stdout, stderr = self._run(ssh, in_data or _Nothing(), sudoable=sudoable, checkrc=False)
+            code, stdout, stderr = self._kept(ssh, in_data or _Nothing(), sudoable)
         report, own = enter.read_report(stderr, nonce)
         _before, started, output = stdout.partition(enter.inner(nonce).encode() + b"\n")
         if report.status is None:
             raise self._failed(code, report, bool(started))
         return report.status, output, own
+
+    def _kept(self, ssh: list[bytes], in_data: bytes, sudoable: bool) -> tuple[int, bytes, bytes]:
+        """What a command prints, which core keeps in memory: root in a container may print without end."""
+        try:
+            with bounded(math.inf, _MAX_KEPT):
+                return self._run(ssh, in_data, sudoable=sudoable, checkrc=False)
+        except TooMuch as error:
+            raise AnsibleConnectionFailure(
+                f"container {self._vmid} (on {self._login}): a command printed without end and was given up {error}; "
+                "it may run on. Fetch what is large as a file"
+            ) from None
 
     def _run(
         self, cmd: list[bytes], in_data: bytes | None, sudoable: bool = True, checkrc: bool = True
@@ -381,7 +397,9 @@ class Connection(SSHConnection):
             raise AnsibleFileNotFound(f"file or module does not exist: {to_text(in_path)}") from error
         with source, self._popen(self._cat(nonce, out_path, "cat > "), source) as process:
             drain = Drain(_stream(process.stderr))
-            _stream(process.stdout).read()
+            self._until_mark(_stream(process.stdout), nonce)
+            if len(_stream(process.stdout).read(_MAX_NOISE)) == _MAX_NOISE:
+                raise self._endless("a file was written")
             process.wait()
             stderr = drain.finish()
         return self._transferred(process, stderr, nonce, f"write {to_text(out_path)}")
@@ -389,16 +407,28 @@ class Connection(SSHConnection):
     def fetch_file(self, in_path: str, out_path: str) -> Any:
         """Copy a file of the container to the controller."""
         nonce = secrets.token_hex(8)
-        mark = enter.inner(nonce).encode() + b"\n"
         with self._popen(self._cat(nonce, in_path, "cat < "), subprocess.DEVNULL) as process:
             drain, stdout = Drain(_stream(process.stderr)), _stream(process.stdout)
             with open(to_bytes(out_path, errors="surrogate_or_strict"), "wb") as target:
-                while (line := stdout.readline(_CHUNK)) and not line.endswith(mark):
-                    pass
+                self._until_mark(stdout, nonce)
                 shutil.copyfileobj(stdout, target, _CHUNK)
             process.wait()
             stderr = drain.finish()
         return self._transferred(process, stderr, nonce, f"read {to_text(in_path)}")
+
+    def _until_mark(self, stdout: IO[bytes], nonce: str) -> None:
+        """Read over what a login shell printed before the command's own output began."""
+        mark, seen = enter.inner(nonce).encode() + b"\n", 0
+        while (line := stdout.readline(_CHUNK)) and not line.endswith(mark):
+            seen += len(line)
+            if seen > _MAX_NOISE:
+                raise self._endless("a file's transfer began")
+
+    def _endless(self, when: str) -> AnsibleConnectionFailure:
+        return AnsibleConnectionFailure(
+            f"container {self._vmid} (on {self._login}): output without end before {when}, so it was given up: see "
+            "that neither the node's login shell nor the container's /bin/sh prints without end"
+        )
 
     def _cat(self, nonce: str, path: str, redirect: str) -> str:
         quoted: str = self._shell.quote(to_text(path, errors="surrogate_or_strict"))
@@ -412,6 +442,6 @@ class Connection(SSHConnection):
         if report.status is None:
             raise self._failed(process.returncode, report, started=False)
         if report.status:
-            said = to_text(own).strip() or f"exit status {report.status}"
-            raise AnsibleError(f"in the container: could not {what}: {said}")
+            said = visible(to_text(own).strip()) or f"exit status {report.status}"
+            raise AnsibleError(f"in the container: could not {visible(what)}: {said}")
         return report.status, b"", own

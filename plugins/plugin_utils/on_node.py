@@ -10,21 +10,15 @@ neither be mistaken for it nor spoil it.
 
 from __future__ import annotations
 
-import contextlib
 import re
-import resource
 import secrets
 import shlex
-import signal
-import sys
-import threading
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.common.text.converters import to_text
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.bounds import TooMuch, bounded
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Login, last_line, no_login
 
@@ -49,7 +43,6 @@ exit 0
 REACH_SECONDS = 60.0
 #: Bytes by which this process may grow meanwhile: core keeps all that comes, some of it twice.
 MAX_GROWTH = 256 * 1024 * 1024
-_TICK = 0.2  # seconds between two looks at that
 
 
 # What core puts before the words of ssh, some versions twice.
@@ -115,49 +108,6 @@ def read_answer(output: str, nonce: str) -> tuple[str | None, str]:
     return ("\n".join(own) if {"begin", "end"} <= words else None), "\n".join(rest).strip()
 
 
-class _TooLate(BaseException):
-    """No Exception, after which core would try again. The text is what was too much."""
-
-
-def _peak() -> int:
-    """The most memory that this process ever had, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-@contextlib.contextmanager
-def _deadline(seconds: float) -> Iterator[None]:
-    """Raise _TooLate in the block after so many seconds, or when the process has grown by more than MAX_GROWTH.
-
-    Core's plugins read for as long as something comes and keep all of it; nothing but an alarm gets between. One that
-    the task's ``timeout`` has set goes on, and where it is sooner, or this is no main thread, it is left alone.
-    """
-    others = signal.getitimer(signal.ITIMER_REAL)[0]
-    if threading.current_thread() is not threading.main_thread() or 0 < others <= seconds:
-        yield
-        return
-
-    begun, peak = time.monotonic(), _peak()
-
-    def ring(_number: int, _frame: object) -> None:
-        if _peak() - peak > MAX_GROWTH:
-            raise _TooLate("before it filled the memory")
-        if time.monotonic() - begun >= seconds:
-            raise _TooLate(f"within {seconds:g} s")
-
-    handler = signal.signal(signal.SIGALRM, ring)
-    try:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:
-        signal.signal(signal.SIGALRM, handler)
-        if others:
-            signal.setitimer(signal.ITIMER_REAL, max(others - (time.monotonic() - begun), 0.001))
-
-
 def ask(connection: Any, run: Runner, look: Look) -> str:
     """What ``look`` printed on the node. One remote command.
 
@@ -169,9 +119,9 @@ def ask(connection: Any, run: Runner, look: Look) -> str:
     # without.
     data = b"\n" if getattr(connection, "has_pipelining", False) else None
     try:
-        with _deadline(REACH_SECONDS + look.seconds):
+        with bounded(REACH_SECONDS + look.seconds, MAX_GROWTH):
             done = run(command_line(look, nonce), in_data=data)
-    except _TooLate as error:
+    except TooMuch as error:
         raise AnsibleConnectionFailure(
             f"on node {login_of(connection)}: no end of its answer {error}, so it was given up: see that "
             "the startup files of its login shell (.bashrc, .profile, /etc/profile.d) neither wait nor print without "
