@@ -41,6 +41,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.run import (
     set_apart,
 )
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_launch import Conversation, once, refused, verdict
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_project import Comparison
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import COLUMNS, indent, teller
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.variables import sources, standing
 
@@ -93,6 +94,7 @@ class ActionModule(NamedStep):
         request = Request(
             "launch", {**params, "gpus": question}, options["python"], options["timeout"], view, view_for="ready"
         )
+        compared = Comparison(options, os.getcwd())
         talk = Conversation(lambda reading, text: seen(self._connection, options, reading, text), options)
         end = _CLOCK.now() + options["idle_timeout"]
         while True:
@@ -104,8 +106,8 @@ class ActionModule(NamedStep):
                 raise no
             self._wait(options, left, task_vars)
         if done["state"] == "possible":
-            return run_result.foretold(talk.ready, talk.verdict)
-        return run_result.started(done, talk.verdict)
+            return run_result.foretold(talk.ready, talk.verdict, compared.notes(talk.ready["release_id"]))
+        return run_result.started(done, talk.verdict, compared.notes(done["run"]["release"]))
 
     def _launch(
         self, request: Request, talk: Conversation, task_vars: dict[str, Any]

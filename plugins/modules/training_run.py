@@ -45,8 +45,25 @@ options:
         below O(root), and with O(state=listed) all of them.
     type: str
   project:
-    description: The project on the controller, of which only the name is taken here.
+    description: The project on the controller, of which the name is taken, and with O(compare) what it is now.
     type: raw
+  compare:
+    description:
+      - With O(state=started), whether to warn when O(project) is not what is live, as after an edit without a deploy.
+      - It is read beside the start, as M(trainops.proxmox.training_release) would read it, and nothing is warned of
+        where that cannot be. With O(release) it is not read.
+    type: bool
+    default: false
+  exclude:
+    description: For O(compare), as O(trainops.proxmox.training_release#module:exclude).
+    type: list
+    elements: str
+    default: []
+  shared:
+    description: For O(compare), as O(trainops.proxmox.training_release#module:shared).
+    type: list
+    elements: str
+    default: []
   run:
     description:
       - Which run, such as V(r1).
@@ -211,6 +228,7 @@ options:
     default: /usr/bin/python3
 extends_documentation_fragment:
   - trainops.proxmox.gpus
+  - trainops.proxmox.limits
 attributes:
   check_mode:
     description: With O(state=started) and O(state=stopped) it looks whether that would be possible, and does nothing.
@@ -444,7 +462,7 @@ projects:
         C(time), C(who), C(kind) (deploy, rollback, adopt or found), C(commit) and C(dirty).
       type: list
       elements: dict
-    releases: {description: "The releases that are there, so that a rollback can go to them.", type: list, elements: str}
+    releases: {description: "The releases that are there, to which a rollback can go.", type: list, elements: str}
     cache_bytes: {description: "The size of its compile caches, null when to count it takes long.", type: int}
 live:
   description: The release that is live, by project.

@@ -25,8 +25,11 @@ _ALIVE = ("starting", "running")
 _DIFFERENCES = 3
 
 
-def started(done: Mapping[str, Any], told: Verdict | None) -> dict[str, Any]:
-    """The result of a start. Raises StepError, with the same values, for a run that has died already."""
+def started(done: Mapping[str, Any], told: Verdict | None, more: Sequence[str] = ()) -> dict[str, Any]:
+    """The result of a start; ``more`` are notes beside the worker's own.
+
+    Raises StepError, with the same values, for a run that has died already.
+    """
     record = done["run"]
     values = {
         **known_of(record),
@@ -50,10 +53,10 @@ def started(done: Mapping[str, Any], told: Verdict | None) -> dict[str, Any]:
     differences = [f"{one['what']} {_side(one['before'])} → {_side(one['now'])}" for one in done["differs"]]
     summary = line
     if differences:
-        more = len(differences) - _DIFFERENCES
-        told_ones = ", ".join(differences[:_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
+        rest = len(differences) - _DIFFERENCES
+        told_ones = ", ".join(differences[:_DIFFERENCES]) + (f" and {rest} more" if rest > 0 else "")
         summary += f"; since the last good run: {told_ones}"
-    notes = [*map(str, done["notes"]), *([str(done["fallback"])] if done["fallback"] else [])]
+    notes = [*more, *map(str, done["notes"]), *([str(done["fallback"])] if done["fallback"] else [])]
     if done["altered"]:
         notes.append(f"changed by hand since it was released: {some(done['altered'])}")
     details = [f"log {record['log']}", f"command {' '.join(record['command'])}", f"compile caches {_caches(done)}"]
@@ -61,8 +64,8 @@ def started(done: Mapping[str, Any], told: Verdict | None) -> dict[str, Any]:
     return _with_warnings({**values, "summary": summary, "msg": "\n".join([line, *details])}, notes)
 
 
-def foretold(ready: Mapping[str, Any], told: Verdict | None) -> dict[str, Any]:
-    """The result of a start in check mode, where everything was looked at and nothing done."""
+def foretold(ready: Mapping[str, Any], told: Verdict | None, more: Sequence[str] = ()) -> dict[str, Any]:
+    """The result of a start in check mode, where everything was looked at and nothing done; ``more`` are notes."""
     gpus = [{"index": gpu.index, "uuid": gpu.uuid} for gpu in (told.chosen if told else ())]
     line = f"would start a run of {short_id(ready['release_id'])} {on_gpus(gpus)}"
     values = {
@@ -80,7 +83,7 @@ def foretold(ready: Mapping[str, Any], told: Verdict | None) -> dict[str, Any]:
         "summary": line,
         "msg": line,
     }
-    return _with_warnings(values, [str(note) for note in ready["notes"]])
+    return _with_warnings(values, [*more, *map(str, ready["notes"])])
 
 
 def _with_warnings(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
