@@ -80,10 +80,13 @@ class Place:
         assert not checked.error_messages, checked.error_messages
         connection = connect(self.host)
         task: Any = types.SimpleNamespace(check_mode=check_mode, diff=False, action="training_run", async_val=0)
+        task.get_ds = dict  # no option of it is set from a variable
         unused: Any = None  # what the step itself needs of Ansible is the task and its connection
         action = ActionModule(task, connection, unused, unused, unused, unused)
         try:
-            return action.step(checked.validated_parameters, {"inventory_hostname": self.host})
+            hostvars = types.SimpleNamespace(raw_get=lambda _host: {})
+            task_vars = {"inventory_hostname": self.host, "hostvars": hostvars}
+            return action.step(checked.validated_parameters, task_vars)
         except StepError as error:
             return {**error.details, "failed": True, "code": error.code, "msg": error.message}
 
