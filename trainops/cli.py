@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -15,9 +14,10 @@ from click.shell_completion import get_completion_class
 
 import trainops
 from trainops import starting
+from trainops.detaching import of_a_follower, of_a_launch
 from trainops.errors import FileExists
 from trainops.extravars import read_extravars
-from trainops.presenting import EPILOG, EXIT_CODES, JSON, aborted, errors_told, mistakes_told, present, print_json
+from trainops.presenting import EPILOG, EXIT_CODES, JSON, Told, aborted, errors_told, mistakes_told, present, print_json
 from trainops.report import found_text, report
 from trainops.results import Result
 from trainops.targets import FORM, looks_like_run, looks_like_target
@@ -194,7 +194,13 @@ def launch(targets: Sequence[str], **options: Any) -> None:
     It outlives every connection. Its log is shown until its first values (step, loss, tokens/s) come, or what
     training_until says, or until it ends. Ctrl-C detaches and never stops it.
     """
-    _run(trainops.launch, options, detach=list(targets), target=targets or None)
+    given = dict(options)
+    _run(
+        trainops.launch,
+        options,
+        detached=lambda interrupt: of_a_launch(targets, given, interrupt),
+        target=targets or None,
+    )
 
 
 @main.command(epilog=EPILOG)
@@ -213,8 +219,8 @@ def logs(words: Sequence[str], **options: Any) -> None:
     run ended, with status 1 where that was not well. Ctrl-C detaches and never stops the run.
     """
     run, targets = _run_and_targets(words)
-    detach = list(words) if options["follow"] else None
-    _run(trainops.logs, options, detach=detach, run=run, target=targets)
+    said = of_a_follower(words, options) if options["follow"] else "canceled"
+    _run(trainops.logs, options, detached=lambda _interrupt: said, run=run, target=targets)
 
 
 @main.command(epilog=EPILOG)
@@ -363,24 +369,18 @@ def _run_and_targets(words: Sequence[str], *more: str) -> tuple[str | None, list
     return (runs[0] if runs else None), targets or None
 
 
-def _detached(words: Sequence[str], options: dict[str, Any]) -> str:
-    """What Ctrl-C says while a run is watched; ``words`` are the run and the targets of the command line."""
-    where = [f"--inventory={path}" for path in options["inventory"]]
-    where += [f"--limit={options['limit']}"] if options["limit"] else []
-    where += [f"--name={options['name']}"] if options["name"] else []
-    back = shlex.join(["trainops", "logs", "-f", *words, *where])
-    return f"detached, nothing was stopped: what has begun goes on. To come back: {back}"
-
-
 def _run(
-    operation: Callable[..., Result], options: dict[str, Any], *, detach: Sequence[str] | None = None, **named: Any
+    operation: Callable[..., Result],
+    options: dict[str, Any],
+    *,
+    detached: Told = lambda _interrupt: "canceled",
+    **named: Any,
 ) -> None:
     """Run one operation of the API with the options that all commands share, and present its result.
 
-    ``detach``: an interrupt only ends the watching of what goes on elsewhere; these words lead back to it.
+    ``detached`` is what is said of an interrupt.
     """
     as_json = options.pop("as_json")
-    canceled = "canceled" if detach is None else _detached(detach, options)
 
     def run(output: Callable[[str], None], color: bool) -> Result:
         extravars = read_extravars(options.pop("extra_vars"))
@@ -396,4 +396,4 @@ def _run(
             **named,
         )
 
-    present(run, as_json, canceled)
+    present(run, as_json, detached)

@@ -41,6 +41,7 @@ Exit status:
 """
 
 Output = Callable[[str], None]
+Told = Callable[[BaseException], str]
 
 
 def print_json(values: dict[str, Any]) -> None:
@@ -64,7 +65,7 @@ def _print_mistake(reason: str, message: str) -> None:
 
 
 @contextlib.contextmanager
-def errors_told(as_json: bool, canceled: str = "canceled") -> Iterator[None]:
+def errors_told(as_json: bool, canceled: Told = lambda _interrupt: "canceled") -> Iterator[None]:
     """A mistake in what was given ends with status 2 and its sentence, an interrupt or SIGTERM with 130.
 
     ``canceled`` is what is said of an interrupt.
@@ -80,10 +81,11 @@ def errors_told(as_json: bool, canceled: str = "canceled") -> Iterator[None]:
         sys.exit(USAGE_ERROR)
     except OSError as error:
         _unprinted(error)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        said = canceled(interrupt)
         if as_json:
-            _print_mistake(Reason.CANCELED, canceled)
-        print(f"trainops: {canceled}", file=sys.stderr)
+            _print_mistake(Reason.CANCELED, said)
+        print(f"trainops: {said}", file=sys.stderr)
         sys.exit(EXIT_CODES[Reason.CANCELED])
 
 
@@ -97,7 +99,7 @@ def aborted() -> Iterator[None]:
         raise KeyboardInterrupt from error
 
 
-def present(operation: Callable[[Output, bool], Result], as_json: bool, canceled: str = "canceled") -> None:
+def present(operation: Callable[[Output, bool], Result], as_json: bool, canceled: Told) -> None:
     """Run one operation, print its lines as they come, and end with the status that fits.
 
     ``operation`` gets where its lines go, and whether they may be coloured; ``canceled`` is said of an interrupt.

@@ -85,6 +85,18 @@ class Result:
         return dataclasses.asdict(self)
 
 
+class Interrupted(KeyboardInterrupt):
+    """An interrupt while a playbook ran; nothing of it is left on this machine.
+
+    ``result`` is what had come of it by then, ``under_way`` the step that each host was in.
+    """
+
+    def __init__(self, result: Result, under_way: dict[str, str]) -> None:
+        super().__init__()
+        self.result = result
+        self.under_way = under_way
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a run ended, as the process around it knows: its status, and whether it was ended early and by what."""
@@ -96,8 +108,9 @@ class Ending:
 
 def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: str, check: bool) -> Result:
     """The result of a run from ansible-runner's events (dicts with ``event``, ``event_data``, ``stdout``)."""
+    events = list(events)
     steps: dict[str, list[StepResult]] = {}
-    begun: dict[str, str] = {}
+    begun = under_way(events)
     stats: Mapping[str, Any] | None = None
     output, complete = [], True
     for event in events:
@@ -108,13 +121,9 @@ def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: s
         data = event.get("event_data") or {}
         if event.get("event") == "playbook_on_stats":
             stats = data
-        elif event.get("event") == "runner_on_start":
-            begun[str(data.get("host", ""))] = _step_name(data)
         elif event.get("event") in _ENDINGS:
             step = _step(str(event["event"]), data)
             steps.setdefault(step.host, []).append(step)
-        if event.get("event") in (*_ENDINGS, "runner_on_skipped"):
-            begun.pop(str(data.get("host", "")), None)
     hosts = {host: _host(host, tuple(steps.get(host, ())), stats) for host in _names(steps, stats)}
     text = "\n".join(output)
     reason = _reason(hosts, ending, complete and stats is not None)
@@ -133,6 +142,18 @@ def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: s
         output=text,
         seconds=round(ending.seconds, 3),
     )
+
+
+def under_way(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The step that each host was in when the events ended; without those that were in none."""
+    begun: dict[str, str] = {}
+    for event in events:
+        data = event.get("event_data") or {}
+        if event.get("event") == "runner_on_start":
+            begun[str(data.get("host", ""))] = _step_name(data)
+        elif event.get("event") in (*_ENDINGS, "runner_on_skipped"):
+            begun.pop(str(data.get("host", "")), None)
+    return begun
 
 
 def _step(event: str, data: Mapping[str, Any]) -> StepResult:

@@ -30,7 +30,7 @@ from trainops.errors import (
     WrongOption,
 )
 from trainops.inventories import configured, named, require_readable
-from trainops.results import Ending, Reason, Result, read_result
+from trainops.results import Ending, Interrupted, Reason, Result, read_result, under_way
 from trainops.values import written
 
 COLLECTION = "trainops.proxmox"
@@ -95,7 +95,7 @@ def run_playbook(
     An empty ``limit`` or list of inventories is refused: Ansible would run on all hosts.
 
     Raises FolderNotFound, PlaybookNotFound, InventoryNotFound, WrongInventory, WrongExtravars, WrongOption,
-    AnsibleMissing; KeyboardInterrupt passes through.
+    AnsibleMissing; an interrupt is raised as Interrupted, a KeyboardInterrupt that tells what had been done.
     """
     folder = _folder(cwd)
     check_core()
@@ -117,7 +117,14 @@ def run_playbook(
         environment=_environment(color),
     )
     started = time.monotonic()
-    events, rc, aborted = _run(order, on_output)
+    found = _Events(on_output)
+    try:
+        rc, aborted = _run(order, found)
+    except KeyboardInterrupt as interrupt:
+        ending = Ending(None, Reason.CANCELED, time.monotonic() - started)
+        so_far = read_result(found.all, ending, order.playbook, check)
+        raise Interrupted(so_far, under_way(found.all)) from interrupt
+    events = found.all
     result = read_result(events, Ending(rc, aborted, time.monotonic() - started), order.playbook, check)
     if result.rc == 1 and not result.hosts and order.playbook in result.message and _NOT_FOUND in result.message:
         raise PlaybookNotFound(f"there is no playbook {order.playbook}: is its collection installed?")
@@ -291,9 +298,8 @@ def _private_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(order: _Order, on_output: Output | None) -> tuple[list[dict[str, Any]], int | None, Reason | None]:
-    """The events of a run, its status, and why it was ended early, if it was."""
-    events = _Events(on_output)
+def _run(order: _Order, events: _Events) -> tuple[int | None, Reason | None]:
+    """The status of a run, and why it was ended early, if it was; its events go into ``events``."""
     watch = _Watch(order, lambda: events.accounted)
     with _private_folder() as folder:
         runner = _runner(order, folder, events, watch)
@@ -305,7 +311,7 @@ def _run(order: _Order, on_output: Output | None) -> tuple[list[dict[str, Any]],
             watch.end_processes()
             raise
     events.finish()
-    return events.all, None if watch.ended else runner.rc, watch.aborted
+    return None if watch.ended else runner.rc, watch.aborted
 
 
 def _pexpect_timeout() -> type[Exception]:

@@ -1,0 +1,51 @@
+"""What is said of an interrupt while runs are started or followed: they go on elsewhere."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainops.results import Interrupted
+
+_ACTION = "trainops.proxmox.training_run"
+
+
+def of_a_follower(words: Sequence[str], options: Mapping[str, Any]) -> str:
+    """A run was followed; ``words`` are the run and the targets of the command line."""
+    return f"detached, nothing was stopped: what has begun goes on. To come back: {_command('logs -f', words, options)}"
+
+
+def of_a_launch(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:
+    """A launch: what was started by then, and of which hosts that is not known."""
+    started = _started(interrupt)
+    unknown = [] if not isinstance(interrupt, Interrupted) else _unknown(interrupt, started)
+    parts = []
+    if started:
+        goes_on = ", ".join(f"{run} on {host}" for host, run in started.items())
+        runs = set(started.values())
+        back = _command("logs -f", [*runs, *words] if len(runs) == 1 else words, options)
+        parts.append(f"detached, nothing was stopped: {goes_on} {'goes' if len(started) == 1 else 'go'} on")
+        parts.append(f"to come back: {back}")
+    if unknown:
+        look = _command("status", words, options)
+        parts.append(f"whether a run was started on {', '.join(unknown)} is not known: {look} tells")
+    return "; ".join(parts) or "canceled, nothing was started"
+
+
+def _started(interrupt: BaseException) -> dict[str, str]:
+    if not isinstance(interrupt, Interrupted):
+        return {}
+    steps = [step for host in interrupt.result.hosts.values() for step in host.steps if step.action == _ACTION]
+    return {step.host: str(step.values["run"]) for step in steps if step.values.get("run")}
+
+
+def _unknown(interrupt: Interrupted, started: Mapping[str, str]) -> list[str]:
+    return sorted(host for host, step in interrupt.under_way.items() if step == "run" and host not in started)
+
+
+def _command(command: str, words: Sequence[str], options: Mapping[str, Any]) -> str:
+    where = [f"--inventory={path}" for path in options["inventory"]]
+    where += [f"--limit={options['limit']}"] if options["limit"] else []
+    where += [f"--name={options['name']}"] if options["name"] else []
+    return shlex.join(["trainops", *command.split(), *words, *where])
