@@ -27,6 +27,7 @@ COMMANDS = {
     "status": "trainops status {target}",
     "stop": "trainops stop {target}",
     "why": "trainops why {target}",
+    "diff": "trainops diff scripts {target}",
     "rollback": "trainops rollback {target}",
     "eject": "trainops eject {target}",
 }
@@ -39,13 +40,15 @@ PLAYBOOKS = {
     "training_status": "ansible-playbook trainops.proxmox.training_status",
     "stop_training": "ansible-playbook trainops.proxmox.stop_training",
     "why_training": "ansible-playbook trainops.proxmox.why_training",
+    "diff_training": "ansible-playbook trainops.proxmox.diff_training",
     "rollback_training": "ansible-playbook trainops.proxmox.rollback_training",
     "eject_training": "ansible-playbook trainops.proxmox.eject_training",
     "survey_training": "ansible-playbook trainops.proxmox.survey_training",
     "container_push": "ansible-playbook push.yml",
 }
 ALL = (*COMMANDS, *PLAYBOOKS)
-RELEASING = ("deploy", "rollback", "eject", "deploy_training", "rollback_training", "eject_training")
+_NAMES = ("deploy", "diff", "rollback", "eject")
+RELEASING = (*_NAMES, *(f"{name}_training" for name in _NAMES))
 RUNNING = ("launch", "logs", "status", "stop", "why")
 FRESH = "new"  # an empty folder beside the project's, for commands that begin
 
@@ -154,7 +157,7 @@ MISTAKES = (
         f"there is no /home/you/training/nowhere: name the project's folder or files (a container is written {_FORM})",
         (2, 2),
         target=f"nowhere root@{NODE}/200:/root",
-        only=("deploy", "check"),
+        only=("deploy", "check", "diff"),
     ),
     Mistake(
         "The project of the inventory is not there",
@@ -162,7 +165,7 @@ MISTAKES = (
         "(relative paths count from the current folder)",
         (1, 2),
         variables="training_project=nowhere",
-        only=("deploy_training", "check_training", "survey_training"),
+        only=("deploy_training", "check_training", "diff_training", "survey_training"),
     ),
     Mistake(
         "An inventory that is not there",
@@ -170,7 +173,7 @@ MISTAKES = (
         (2, 2),
         target="",
         extra="-i gone.yml",
-        only=("deploy", "check", "gpus", *RUNNING, "rollback", "eject"),
+        only=("deploy", "check", "gpus", *RUNNING, "diff", "rollback", "eject"),
     ),
     Mistake(
         "A misspelt variable",
@@ -196,14 +199,14 @@ MISTAKES = (
         f"'root@{NODE}/200' names no folder in the container: write root@{NODE}/200:/root",
         (2, 2),
         target=f"root@{NODE}/200",
-        only=("deploy", *RUNNING, "rollback", "eject"),
+        only=("deploy", *RUNNING, "diff", "rollback", "eject"),
     ),
     Mistake(
         "No container where one is needed",
         f"'root@{NODE}' names no container: write {_FORM}",
         (2, 2),
         target=f"root@{NODE}",
-        only=("deploy", "check", *RUNNING, "rollback", "eject"),
+        only=("deploy", "check", *RUNNING, "diff", "rollback", "eject"),
     ),
     Mistake(
         "An id that is none",
@@ -264,8 +267,8 @@ What each mistake says, and the commands with which that was tried on the reposi
 A test runs every line and compares the message; this page is written from its table by `make docs`.
 
 Exit statuses of `trainops`: 0 all is well, 1 a host failed, 2 the command line or an inventory is wrong, 3 a host could
-not be reached, 4 not finished within `--timeout`, 5 `ansible-playbook` ended without its account, 130 canceled. Those
-of `ansible-playbook` are Ansible's own: 2 a host failed, 4 a host could not be reached.
+not be reached, 4 not finished within `--timeout`, 5 `ansible-playbook` ended without its account, 6 something differs
+(`diff`), 130 canceled. Those of `ansible-playbook` are Ansible's own: 2 a host failed, 4 a host could not be reached.
 
 The project is called `training` because its folder `scripts` is in one of that name; `init` was run in an empty folder
 beside it. `push.yml` is a play with `trainops.proxmox.container_push`.
