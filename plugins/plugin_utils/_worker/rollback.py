@@ -78,10 +78,12 @@ def _require_live(store: Store) -> None:
 
 def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
     records, number = settled(store)
-    release = choose(params["to"], records, standing(store), live_id(store) or "", store.root)
+    there = standing(store)
+    release = choose(params["to"], records, there, live_id(store) or "", store.root)
     manifest = manifest_of(store, release)
-    if manifest is None:
-        raise WorkerError("unknown-release", f"release {short_id(release)} is no longer in {store.path('releases')}")
+    if manifest is None or release not in there:
+        gone = f"release {short_id(release)} is no longer in {store.path('releases')}"
+        raise WorkerError("unknown-release", f"{gone}; the last activations: {_history(records, there)}")
     files = _as_found(store, release, manifest, params["check_mode"])
     seen = look(store, files, repair=not params["check_mode"], adopt_folders=params["adopt_folders"])
     before = texts(store, seen, files) if params["want_diff"] else None
@@ -141,7 +143,7 @@ def choose(to: str | None, records: list[dict[str, Any]], ids: list[str], live: 
 
     Raises WorkerError naming what there is.
     """
-    history = "; ".join(f"{record['activation']} is {short_id(record['release'])}" for record in records[-8:])
+    history = _history(records, ids)
     if to is None:
         for record in reversed(records[:-1]):
             if record["release"] != live:
@@ -159,7 +161,16 @@ def choose(to: str | None, records: list[dict[str, Any]], ids: list[str], live: 
             f"nothing was there before the first deploy below {root}; the last activations: {history}",
         )
     what = f"means {len(matches)} releases" if len(matches) > 1 else "is no activation and no release"
-    raise WorkerError("unknown-release", f"{to} {what} below {root}; the last activations: {history or 'none'}")
+    raise WorkerError("unknown-release", f"{to} {what} below {root}; the last activations: {history}")
+
+
+def _history(records: list[dict[str, Any]], there: list[str]) -> str:
+    """The last activations by number, for a sentence about what can be gone back to."""
+    told = [
+        f"{record['activation']} is {short_id(record['release'])}" + " (removed)" * (record["release"] not in there)
+        for record in records[-8:]
+    ]
+    return "; ".join(told) or "none"
 
 
 def _after(store: Store, release: str, actions: dict[str, str]) -> dict[str, str | None]:

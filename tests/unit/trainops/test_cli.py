@@ -90,7 +90,9 @@ def test_a_folder_without_an_inventory_is_said_so(tmp_path: Path) -> None:
     assert "there is no inventory" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["deploy", "gpus", "launch", "logs", "status", "stop", "why", "rollback", "eject"])
+@pytest.mark.parametrize(
+    "command", ["deploy", "gpus", "launch", "logs", "status", "stop", "why", "diff", "rollback", "eject"]
+)
 def test_in_an_empty_folder_the_first_step_is_named(tmp_path: Path, command: str) -> None:
     done = trainops(tmp_path, command, HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
@@ -179,6 +181,8 @@ SHOW = "- {name: Say, ansible.builtin.debug: {msg: '%s'}}"
         ),
         (["why", "r3"], "why_training", "training_run training_name", "r3 -"),
         (["status", "--name", "demo"], "training_status", "training_name training_python", "demo -"),
+        (["status", "--history", "7"], "training_status", "training_history", "7"),
+        (["diff", "--name", "demo"], "diff_training", "training_name training_python", "demo -"),
         (["launch"], "launch_training", "training_watch training_like training_gpus", "True - -"),
         (
             ["launch", "--no-follow", "--like", "r1", "--gpus", "0,2"],

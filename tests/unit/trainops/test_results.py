@@ -147,6 +147,27 @@ def test_a_run_that_was_ended_says_what_it_had_done(events: list[dict[str, Any]]
 
 
 @pytest.mark.parametrize(
+    ("playbook", "differs", "expected"),
+    [
+        ("trainops.proxmox.diff_training", True, Reason.DIFFERS),
+        ("/home/me/diff_training.yml", True, Reason.DIFFERS),
+        ("trainops.proxmox.diff_training", False, Reason.OK),
+        ("site.yml", True, Reason.OK),  # a comparison among other steps
+    ],
+)
+def test_a_comparison_that_finds_something_has_a_reason_of_its_own(
+    playbook: str, differs: bool, expected: Reason
+) -> None:
+    values = {"summary": "7c1e09a live at /root; by hand 1 changed (a.py)", "differs": differs}
+    events = [ran(res=values, action="trainops.proxmox.training_release"), stats("ct200")]
+    result = read_result(events, Ending(0, None, 1.0), playbook, check=False)
+    assert (result.reason, result.ok) == (expected, expected is Reason.OK)
+    assert result.message == ("" if result.ok else f"ct200: {values['summary']}")
+    failed = [*events[:1], stats("ct200", failures=("ct200",))]
+    assert read_result(failed, Ending(2, None, 1.0), playbook, check=False).reason is Reason.FAILED
+
+
+@pytest.mark.parametrize(
     ("playbook", "said"),
     [
         ("trainops.proxmox.training_logs", "nothing was changed by then"),

@@ -81,6 +81,21 @@ def test_what_is_not_there_is_named_with_what_is(tmp_path: Path, to: str) -> Non
     assert f"1 is {release_id(rows(A))[:7]}" in error.message
 
 
+def test_what_was_removed_is_said_to_be(tmp_path: Path) -> None:
+    for number in range(4):
+        deploy(tmp_path, {"train.py": f"{number}\n"}, keep=2)
+    gone = release_id(rows({"train.py": "0\n"}))
+    for to in ("1", "9"):
+        error = refusal(roll_back, tmp_path, to)
+        assert error.code == "unknown-release"
+        assert f"the last activations: 1 is {gone[:7]} (removed); 2 is " in error.message
+        assert error.message.count("(removed)") == 2
+    assert (
+        f"release {gone[:7]} is no longer in {home(tmp_path, 'releases')}; "
+        in refusal(roll_back, tmp_path, "1").message
+    )
+
+
 def test_nothing_was_ever_released(tmp_path: Path) -> None:
     error = refusal(roll_back, tmp_path)
     assert (error.code, "deploy first" in error.message) == ("nothing-live", True)
