@@ -26,12 +26,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import QUIET_SECONDS
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import Report, View, inner, read_report
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import StepError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame, write_frame
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Failure
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import Progress, Reader
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.sender import Sender
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
 _MAX_DETAILS = 256 * 1024
@@ -44,7 +46,8 @@ _VIEW_SECONDS = 10.0
 class Request:
     """One operation of the worker.
 
-    ``timeout`` bounds the whole exchange in seconds. ``view`` is a script that the same remote command runs on the node
+    ``timeout`` bounds the whole exchange in seconds. ``quiet`` is after how many seconds without a sign of life from
+    here the worker gives up by itself; 0 for never. ``view`` is a script that the same remote command runs on the node
     beside the operation. ``view_for`` is the kind of frame whose answer needs that view: the frame then reaches the
     step when the view is there, or given up, and has it as ``node_view``, None where no node was asked.
     """
@@ -55,6 +58,7 @@ class Request:
     timeout: float = 600.0
     view: View | None = None
     view_for: str = ""
+    quiet: float = QUIET_SECONDS
 
 
 @dataclass(frozen=True)
@@ -197,14 +201,13 @@ def _worker() -> tuple[str, bytes]:
 
 
 def _drive(
-    reader: Reader, stream: Any, request: Request, answer: Answer, view: Callable[[], str | None]
+    reader: Reader, sender: Sender, request: Request, answer: Answer, view: Callable[[], str | None]
 ) -> dict[str, Any] | None:
     """Send the request and answer frames until the result; None when the conversation broke off."""
     _boot, packed = _worker()
+    body = {"operation": request.operation, "params": request.params, "quiet": request.quiet}
     try:
-        stream.write(packed)
-        write_frame(stream, Frame("request", {"operation": request.operation, "params": request.params}))
-        stream.flush()
+        sender.send(Frame("request", body), before=packed)
         while True:
             frame = reader.frames.get()
             if frame is None:
@@ -217,8 +220,7 @@ def _drive(
             if frame["kind"] == "error":
                 raise _refusal(frame)
             for reply in _answers(answer, frame):
-                write_frame(stream, reply)
-            stream.flush()
+                sender.send(reply)
     except BrokenPipeError:
         return _last_word(reader)
 
@@ -256,8 +258,8 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
     boot, _packed = _worker()
     argv = [request.python, "-B", "-c", boot, inner(nonce), f"{request.timeout:g}"]
     with way.open_session(argv, nonce, request.view) as session:
-        stream = session.process.stdin
-        reader = Reader(session.process, inner(nonce), request.timeout + 5, progress)
+        sender = Sender(session.process)
+        reader = Reader(session.process, inner(nonce), request.timeout + 5, progress, sender.beat)
         reader.start()
 
         def view() -> str | None:
@@ -266,9 +268,8 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
             stderr = reader.wait_for(f"{nonce} view === end\n".encode("ascii"), request.view.deadline + _VIEW_SECONDS)
             return "\n".join(read_report(stderr, nonce)[0].view)
 
-        result = _drive(reader, stream, request, answer, view)
-        with contextlib.suppress(OSError):
-            stream.close()  # type: ignore[union-attr]
+        result = _drive(reader, sender, request, answer, view)
+        sender.close()
         reader.join()
         session.process.wait()
         if result is None:

@@ -22,6 +22,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import rea
 #: Seconds for all that comes before the worker's hello, whatever it is; and for silence after it.
 HELLO_SECONDS = 60.0
 SILENCE_SECONDS = 30.0
+#: Seconds between two signs of life for the worker, which waits several times as long for one.
+BEAT_SECONDS = 5.0
 #: Bytes that a login shell, or what is in Python's place, may print on stdout before the worker's hello. On stderr as
 #: many as are kept, since the node's view is among them.
 MAX_BEFORE_HELLO = 1024 * 1024
@@ -39,7 +41,14 @@ class Reader(threading.Thread):
     Whoever is root in the container wrote what it reads: nothing of it may hang, crash or flood the controller.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], mark: str, deadline: float, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        mark: str,
+        deadline: float,
+        progress: Progress | None,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(daemon=True)
         self.frames: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.stderr = bytearray()
@@ -57,6 +66,8 @@ class Reader(threading.Thread):
         self._parent = os.getppid()
         self._deadline = time.monotonic() + deadline
         self._silent_after = time.monotonic() + HELLO_SECONDS
+        self._beat = beat
+        self._beat_at = time.monotonic() + BEAT_SECONDS
 
     def run(self) -> None:
         try:
@@ -100,6 +111,9 @@ class Reader(threading.Thread):
 
     def _check_time(self) -> None:
         now = time.monotonic()
+        if self.hello and now > self._beat_at:
+            self._beat_at = now + BEAT_SECONDS
+            self._beat()
         if now > self._deadline:
             self._give_up("no answer within its deadline")
         elif now > self._silent_after:

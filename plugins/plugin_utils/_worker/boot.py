@@ -10,9 +10,12 @@ length and that many bytes of zlib-compressed JSON ``{module name: source}``.
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import signal
 import sys
+import time
 import zlib
 from importlib.machinery import ModuleSpec
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PACKAGE = "trainops_worker"
+BOOT_SECONDS = 90  # for the worker's own sources to arrive; the controller waits 60 s for the first word
 
 
 class _Memory:
@@ -51,17 +55,31 @@ class _Memory:
         return self._sources[name]
 
 
+class Incoming(io.FileIO):
+    """The end of the pipe from the controller; knows when something came over it last."""
+
+    heard = 0.0
+
+    def readinto(self, buffer: Any) -> int | None:
+        count = super().readinto(buffer)
+        self.heard = time.monotonic()
+        return count
+
+
 def _start() -> None:
     if sys.version_info < (3, 9):  # noqa: UP036 - this line is for those who name an older one
         sys.exit(f"this is Python {sys.version_info[0]}.{sys.version_info[1]}")
     # The operation's own children and prints must never reach the conversation: it moves to private descriptors.
-    incoming, outgoing, null = os.fdopen(os.dup(0), "rb"), os.dup(1), os.open(os.devnull, os.O_RDWR)
+    raw, outgoing, null = Incoming(os.dup(0)), os.dup(1), os.open(os.devnull, os.O_RDWR)
+    incoming = io.BufferedReader(raw)
     os.dup2(null, 0)
     os.dup2(null, 1)
     sys.path[:] = [entry for entry in sys.path if entry]
     sys.dont_write_bytecode = True
+    signal.alarm(BOOT_SECONDS)  # its default action ends this process: a link may have fallen silent
     size = int(incoming.readline())
     sys.meta_path.insert(0, _Memory(json.loads(zlib.decompress(incoming.read(size)))))
+    signal.alarm(0)
     from trainops_worker.channel import serve  # type: ignore[import-not-found] # it exists from here on
 
     serve(incoming, outgoing, nonce=sys.argv[1], deadline=float(sys.argv[2]))

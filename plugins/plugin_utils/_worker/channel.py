@@ -10,23 +10,31 @@ big-endian length and that many bytes, ended by length 0, or by :data:`ABORT` wh
 
 from __future__ import annotations
 
+import array
+import fcntl
 import importlib
 import json
 import os
 import select
 import struct
+import termios
 import threading
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterator
-    from typing import Any, BinaryIO
+    from typing import Any
 
 ABORT = 0xFFFFFFFF
 CHUNK = 64 * 1024
 BEAT_SECONDS = 2.0
+#: Seconds without a byte of the controller, which beats too, after which it counts as gone: a link can end without a
+#: word to this end, and a worker that waited for it would hold its lock. Longer than the controller waits for us.
+QUIET_SECONDS = 40.0
 PROGRESS_SECONDS = 0.5
+_MUCH = 32 * 1024
 _GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
@@ -47,11 +55,14 @@ class WorkerError(Exception):
 class Channel:
     """What an operation sees of its controller."""
 
-    def __init__(self, incoming: BinaryIO, outgoing: int) -> None:
+    def __init__(self, incoming: io.BufferedReader, outgoing: int) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
         self._lock = threading.Lock()
         self._progress_at = 0.0
+        self.quiet = QUIET_SECONDS
+        self._unread = 0
+        self._grew = time.monotonic()
 
     def send(self, kind: str, body: dict[str, Any]) -> None:
         """Send a frame; blocks while the controller is slow, ends the process when it is gone."""
@@ -69,10 +80,12 @@ class Channel:
 
     def receive(self, *kinds: str) -> dict[str, Any]:
         """The controller's next frame. Raises WorkerError("protocol") for a frame that is not one of ``kinds``."""
-        line = self._incoming.readline()
-        if not line.endswith(b"\n"):
-            _leave()
-        frame: dict[str, Any] = json.loads(line)
+        frame: dict[str, Any] = {"kind": "beat"}
+        while frame.get("kind") == "beat":
+            line = self._incoming.readline()
+            if not line.endswith(b"\n"):
+                _leave()
+            frame = json.loads(line)
         if frame.get("kind") not in kinds:
             raise WorkerError("protocol", f"expected one of {kinds}, got {frame.get('kind')!r}")
         return frame
@@ -115,11 +128,25 @@ class Channel:
         while True:
             if any(event & _GONE for _fd, event in poll.poll(BEAT_SECONDS * 1000)):
                 _leave()
+            if self.quiet and time.monotonic() - self._heard() > self.quiet:
+                _leave()
             if time.monotonic() > end:
                 message = f"not finished within {deadline:g} s"
                 self.send_if_free("error", {"code": "deadline", "message": message, "details": {}}, patience=1.0)
                 _leave()
             self.send_if_free("beat", {}, patience=BEAT_SECONDS)
+
+    def _heard(self) -> float:
+        """When the controller was heard of last.
+
+        An operation that is busy leaves what comes unread: then more of it than before is a sign, and so is much, since
+        a pipe that is full takes no more.
+        """
+        waiting = array.array("i", [0])
+        fcntl.ioctl(self._incoming.fileno(), termios.FIONREAD, waiting)
+        if waiting[0] != self._unread or waiting[0] >= _MUCH:
+            self._unread, self._grew = waiting[0], time.monotonic()
+        return max(self._grew, float(getattr(self._incoming.raw, "heard", time.monotonic())))
 
     def _read(self, size: int) -> bytes:
         data = self._incoming.read(size)
@@ -141,12 +168,13 @@ def _leave() -> None:
     os._exit(3)
 
 
-def serve(incoming: BinaryIO, outgoing: int, nonce: str, deadline: float) -> None:
+def serve(incoming: io.BufferedReader, outgoing: int, nonce: str, deadline: float) -> None:
     """Say hello, run the one requested operation and send its result or error."""
     channel = Channel(incoming, outgoing)
     os.write(outgoing, f"{nonce}\n".encode("ascii"))
     threading.Thread(target=channel.watch, args=(deadline,), daemon=True).start()
     request = channel.receive("request")
+    channel.quiet = request["quiet"]
     try:
         operation = importlib.import_module("." + request["operation"], __package__)
         channel.send("result", {"value": operation.run(channel, request["params"])})

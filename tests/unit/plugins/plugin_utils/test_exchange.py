@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
-from ansible_collections.trainops.proxmox.plugins.plugin_utils import hops, reader
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import hops, reader, sender
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import ConnectionLost, Frame, Request, exchange
@@ -49,6 +49,23 @@ def run(channel, params):
             channel.progress(size, 0, name)
         answers.append([name, size, digest.hexdigest()])
     return {"answers": answers}
+""",
+    "wait": "def run(channel, params):\n    channel.send('need', {})\n    channel.receive('never')\n",
+    "busy": """
+import array
+import fcntl
+import termios
+import time
+
+def run(channel, params):
+    unread, end = array.array("i", [0]), time.monotonic() + 60
+    while unread[0] < params["bytes"]:
+        fcntl.ioctl(channel._incoming.fileno(), termios.FIONREAD, unread)
+        if time.monotonic() > end:
+            return {"unread": unread[0]}
+        time.sleep(0.01)
+    channel.send("need", {})
+    return {"answer": channel.receive("go")["word"]}
 """,
     "refuse": """
 from .channel import WorkerError
@@ -159,10 +176,10 @@ def test_a_failure_has_code_and_message(operation: str, code: str, says: str) ->
 
 
 def _send_unasked() -> None:
-    original = module.write_frame
+    original = sender.write_frame
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            module, "write_frame", lambda stream, frame: (original(stream, frame), original(stream, Frame("file")))
+            sender, "write_frame", lambda stream, frame: (original(stream, frame), original(stream, Frame("file")))
         )
         exchange(LOCAL, Request("wrong", {}, python=sys.executable))
 
@@ -186,6 +203,21 @@ def test_the_deadline_ends_a_step_that_hangs() -> None:
     with pytest.raises(StepError, match="not finished within 1 s") as caught:
         exchange(LOCAL, Request("hang", {}, python=sys.executable, timeout=1))
     assert caught.value.code == "deadline"
+
+
+def test_a_worker_that_hears_nothing_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "BEAT_SECONDS", 600.0)
+    with pytest.raises(ConnectionLost, match="without a result"):
+        exchange(LOCAL, Request("wait", {}, python=sys.executable, quiet=1), lambda _frame: [])
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_signs_of_life_keep_a_busy_worker_and_are_no_answers(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves after two seconds without one; the bytes take longer than that to come."""
+    monkeypatch.setattr(reader, "BEAT_SECONDS", 0.1)
+    request = Request("busy", {"bytes": 150}, python=python, quiet=2)
+    reply = exchange(LOCAL, request, lambda _frame: [Frame("go", {"word": "on"})])
+    assert reply.result == {"answer": "on"}
 
 
 CONTROLLER = """
