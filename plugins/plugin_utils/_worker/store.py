@@ -271,13 +271,10 @@ def manifest_of(store: Store, release: str) -> dict[str, Any] | None:
         fd = open_control(store.releases_fd, f"{release}.json", store.path("releases", f"{release}.json"))
     except FileNotFoundError:
         return None
-    with open(fd, encoding="ascii") as stream:
-        try:
-            manifest = json.load(stream)
-        except (ValueError, RecursionError):
-            return None
-    ours = isinstance(manifest, dict) and manifest.get("format") == FORMAT and isinstance(manifest.get("files"), dict)
-    return manifest if ours else None
+    from .manifest import parse  # which needs what is defined here
+
+    with open(fd, encoding="ascii", errors="replace") as stream:
+        return parse(stream.read(), release)
 
 
 def releases(store: Store) -> list[str]:
@@ -386,6 +383,8 @@ def explain(error: OSError, root: str) -> WorkerError:
         errno.EDQUOT: ("no-space", "the quota is used up: free space or raise it"),
         errno.EXDEV: ("os", "it is part of an image below an overlay file system: copy it in place, or move it away"),
         errno.EROFS: ("read-only", "its file system is mounted read-only: remount it, or choose another training_root"),
+        errno.ENAMETOOLONG: ("os", "names or paths so long cannot be there: shorten it, or leave it out"),
+        errno.EEXIST: ("os", "its file system takes it for the same name as another of the project: rename one"),
         errno.EACCES: ("denied", f"the worker runs as uid {os.geteuid()}: give it the right, or use another login"),
         errno.EPERM: ("denied", f"the worker runs as uid {os.geteuid()} and may not: look at owner and attributes"),
     }
