@@ -1,4 +1,4 @@
-"""Measure on the lab and print Markdown tables: python -m bench [--rounds N] [--run-rounds N] [--copy-rounds N]"""
+"""Measure on the lab and print Markdown tables: python -m bench [--rounds N] [--run-rounds N] [--copy-rounds N] …"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import copies, deploys, runs
+from bench import copies, deploys, large, runs
 from bench.measure import BenchError, Figure, table
 from lab import example
 from lab.api import Lab, LabError, bring_up
@@ -27,6 +27,7 @@ def main() -> None:
     )
     parser.add_argument("--run-rounds", type=int, default=9, metavar="N", help="launches, crashes and stops; 0: none")
     parser.add_argument("--copy-rounds", type=int, default=3, metavar="N", help="runs of each large copy; 0: none")
+    parser.add_argument("--large-rounds", type=int, default=3, metavar="N", help="deploys of large projects; 0: none")
     options = parser.parse_args()
     try:
         lab = bring_up()
@@ -52,8 +53,11 @@ def _measure(options: argparse.Namespace, lab: Lab, base: Path, control: Path) -
             print("\n" + run_table(figures), flush=True)
         if options.copy_rounds:
             folder = example.copy(base / "bench-copies", lab)
-            large = copies.measure(folder, lab, options.copy_rounds, environment, _say)
-            print("\n" + copy_table(large), flush=True)
+            copied = copies.measure(folder, lab, options.copy_rounds, environment, _say)
+            print("\n" + copy_table(copied), flush=True)
+        if options.large_rounds:
+            deployed = large.measure(base, lab, control, options.large_rounds, environment, _say)
+            print("\n" + large_table(deployed), flush=True)
     finally:
         deploys.forget_connections(control)
         lab.container(200).run(["sh", "-c", "rm -rf /srv/bench-* /srv/big /srv/byte /root/train.py"])
@@ -123,6 +127,19 @@ def copy_table(figures: Sequence[Figure]) -> str:
         ratio = f"{figure.median / base:.2f}" if figure.name in (copies.COPY, copies.FETCH) else ""
         rows.append([figure.name, f"{figure.median:.2f}", ratio, f"{figure.memory_mib:.0f}"])
     header = [f"median of {len(figures[0].samples)}", "s", "÷ (ssh + copy of one byte)", "peak memory, MiB"]
+    return table(header, rows)
+
+
+def large_table(figures: Sequence[Figure]) -> str:
+    """Every case with its time, what it takes beyond a deploy of one file as ratio to bare ssh, and its memory."""
+    medians = {figure.name: figure.median for figure in figures}
+    rows = []
+    for figure in figures:
+        low, high = figure.range
+        beyond = (figure.median - medians[large.ONE]) / medians[large.SSH]
+        ratio = f"{beyond:.2f}" if figure.name == large.LARGE else ""
+        rows.append([figure.name, f"{figure.median:.2f}", f"{low:.2f}–{high:.2f}", ratio, f"{figure.memory_mib:.0f}"])
+    header = ["median", "s", "from–to", "(it - one file) ÷ ssh", "peak memory, MiB"]
     return table(header, rows)
 
 

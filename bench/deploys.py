@@ -51,16 +51,19 @@ def source(number: int) -> str:
     return "".join(_FUNCTION.format(number=number * 1000 + index) for index in range(90))
 
 
-def project(folder: Path, lab: Lab, count: int) -> Path:
-    """A user's folder with ``count`` Python files of 20 kB that goes to a folder of its own in container 200."""
+def project(folder: Path, lab: Lab, count: int, number: int = 0) -> Path:
+    """A user's folder with ``count`` Python files of 20 kB that goes to a folder of its own in container 200.
+
+    ``number`` (``count`` by default) tells that folder from those of others.
+    """
     example.copy(folder, lab)
     for name in ("dflash_model.py", "train_dflash_pipeline.py", "config.toml", "run.sh"):
         (folder / name).unlink()
     (folder / SCRIPT).write_text(source(0))
-    for number in range(1, count):
-        (folder / f"module_{number}.py").write_text(source(number))
+    for one in range(1, count):
+        (folder / f"module_{one}.py").write_text(source(one))
     inventory = folder / "inventory.yml"
-    root = f"/srv/bench-{count}"
+    root = f"/srv/bench-{number or count}"
     inventory.write_text(inventory.read_text().replace("training_root: /root\n", f"training_root: {root}\n"))
     lab.container(200).run(["mkdir", "-p", root]).check_returncode()
     return folder
