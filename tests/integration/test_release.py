@@ -301,6 +301,129 @@ def test_surprises_of_the_target(tmp_path: Path, root: str, surprise: Any, code:
     assert shell(200, 'cd "$1"; ls', root).split() in ([], ["conf"])
 
 
+def odd_names(folder: Path) -> dict[str, bytes]:
+    """Files whose names are all that Linux allows, written into a project; their contents by name."""
+    names = [
+        b"\xff\xfe.py",
+        b"new\nline.txt",
+        b"-rf",
+        b'it\'s "quoted" $HOME `id`',
+        "\u00e9".encode(),
+        "e\u0301".encode(),
+        b"\x1b[31mred",
+        b"x" * 255,
+        "\u00fc".encode() * 127,
+        b"{{ training_root }}",
+        b"*",
+        b"no identifier.py",
+        b" ",
+        b"~x",
+        b"\\n",
+    ]
+    contents = {os.fsdecode(name): b"V = 1\n" if name.endswith(b".py") else name for name in names}
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return contents
+
+
+# Prints {path in hex: content in hex, link or folder} of all that is in a folder.
+LIST = """
+import json, os, sys
+found = {}
+for folder, folders, names in os.walk(os.fsencode(sys.argv[1])):
+    for name in folders + names:
+        path = os.path.join(folder, name)
+        shown = os.path.relpath(path, os.fsencode(sys.argv[1])).hex()
+        if os.path.islink(path):
+            found[shown] = "link " + os.fsdecode(os.readlink(path))
+        else:
+            found[shown] = "dir" if os.path.isdir(path) else open(path, "rb").read().hex()
+print(json.dumps(found))
+"""
+
+
+def test_any_name_and_a_deep_tree_on_every_kind_of_container(tmp_path: Path, root: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    contents = odd_names(project)
+    (project / "empty\n").mkdir()
+    (project / "every byte").write_bytes(bytes(range(256)))
+    (project / "link").symlink_to("-rf")
+    deep = Path(*["n" * 50] * 30)
+    (project / deep).mkdir(parents=True)
+    (project / deep / "leaf.py").write_bytes(b"V = 2\n")
+    expected = {os.fsencode(name).hex(): content.hex() for name, content in contents.items()}
+    expected |= {b"empty\n".hex(): "dir", b"every byte".hex(): bytes(range(256)).hex(), b"link".hex(): "link -rf"}
+    expected |= {str(part).encode().hex(): "dir" for part in [deep, *deep.parents] if part != Path()}
+    expected[bytes(deep / "leaf.py").hex()] = b"V = 2\n".hex()
+    playbook = tmp_path / "deploy.yml"
+    roles = ["trainops.proxmox.syntax_check", "trainops.proxmox.deploy_scripts"]
+    play_ = {"hosts": ",".join(HOSTS), "gather_facts": False, "roles": roles}
+    playbook.write_text(yaml.safe_dump([play_]))
+    options = [
+        "-e",
+        "training_project=project",
+        "-e",
+        f"training_root={root}",
+        "-e",
+        "training_python=/usr/bin/python3",
+    ]
+    for callback, verbose in (("trainops.proxmox.summary", "-v"), ("ansible.builtin.default", "-vv")):
+        done = play(playbook, tmp_path, *options, verbose, ANSIBLE_STDOUT_CALLBACK=callback)
+        assert done.returncode == 0, done.stdout
+        assert "Traceback" not in done.stdout
+    for vmid in HOSTS.values():
+        assert json.loads(inside(vmid, "python3", "-c", LIST, f"{root}/.trainops/project/current/")) == expected
+
+
+def test_a_surprising_size_is_refused_by_the_check_before_anything_is_sent(tmp_path: Path, root: str) -> None:
+    write(tmp_path / "project", {**FIRST, ".gitignore": "", "checkpoints/last.pt": ""})
+    os.truncate(tmp_path / "project/checkpoints/last.pt", 1 << 40)
+    playbook = tmp_path / "deploy.yml"
+    roles = ["trainops.proxmox.syntax_check", "trainops.proxmox.deploy_scripts"]
+    playbook.write_text(yaml.safe_dump([{"hosts": "ct200", "gather_facts": False, "roles": roles}]))
+    options = [
+        "-e",
+        "training_project=project",
+        "-e",
+        f"training_root={root}",
+        "-e",
+        "training_python=/usr/bin/python3",
+    ]
+    one_line = {"ANSIBLE_STDOUT_CALLBACK": "trainops.proxmox.summary"}
+    with open_lab().counting("pve1") as sessions:
+        refused = play(playbook, tmp_path, *options, **one_line)
+    assert (refused.returncode, sessions()) == (2, 0), refused.stdout
+    assert "ct200  check    FAILED  this project has 1100 GB in 4 files" in refused.stdout
+    assert "training_max_size (option max_size) allows (500 MB). The largest: checkpoints/last.pt" in refused.stdout
+    assert "trainops deploy --max-size 1100GB" in refused.stdout
+    left_out = ["-e", '{"training_exclude": ["./checkpoints/last.pt"]}', "-v"]
+    done = play(playbook, tmp_path, *options, *left_out, **one_line)
+    assert done.returncode == 0, done.stdout
+    assert "left out, excluded by ./checkpoints/last.pt: checkpoints/last.pt" in done.stdout
+    assert "left out, version control: .gitignore" in done.stdout
+
+
+@pytest.mark.parametrize(("options", "words"), [("size=1m", "MB free"), ("nr_inodes=12", "inodes free")])
+def test_an_unprivileged_container_has_its_space_checked_too(
+    tmp_path: Path, root: str, options: str, words: str
+) -> None:
+    open_lab().container(201).run(
+        ["mount", "-t", "tmpfs", "-o", f"{options},mode=755", "none", root]
+    ).check_returncode()
+    write(tmp_path / "project", {**FIRST, "weights.bin": os.urandom(1 << 20) * 2})
+    for check_mode in (True, False):  # both know before anything is sent
+        task = {"trainops.proxmox.training_release": {"project": "project", "root": root, "name": "demo"}}
+        playbook = tmp_path / "space.yml"
+        playbook.write_text(
+            yaml.safe_dump([{"hosts": "ct201", "gather_facts": False, "check_mode": check_mode, "tasks": [task]}])
+        )
+        done = play(playbook, tmp_path, ANSIBLE_STDOUT_CALLBACK="trainops.proxmox.summary")
+        assert done.returncode == 2, done.stdout
+        assert words in done.stdout
+        assert shell(201, 'ls -A "$1"', root) == ""
+
+
 def test_a_large_file_streams_with_a_flat_memory(tmp_path: Path, root: str) -> None:
     write(tmp_path / "project", {"weights.bin": os.urandom(1 << 20) * 200})
     result = release(tmp_path, root)["ct200"]
