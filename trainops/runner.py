@@ -11,11 +11,10 @@ import re
 import shlex
 import shutil
 import sys
-import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from trainops.errors import (
     WrongOption,
 )
 from trainops.inventories import configured, named, require_readable
+from trainops.private import private_folder
 from trainops.results import Ending, Interrupted, Reason, Result, read_result, under_way
 from trainops.values import written
 
@@ -289,19 +289,10 @@ class _Events:
             raise self._refused
 
 
-@contextlib.contextmanager
-def _private_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="trainops-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _run(order: _Order, events: _Events) -> tuple[int | None, Reason | None]:
     """The status of a run, and why it was ended early, if it was; its events go into ``events``."""
     watch = _Watch(order, lambda: events.accounted)
-    with _private_folder() as folder:
+    with private_folder() as folder:
         runner = _runner(order, folder, events, watch)
         try:
             # ansible-runner raises it when the output does not end with the run; the events tell what is missing.
@@ -391,10 +382,17 @@ def _runner(order: _Order, folder: Path, events: _Events, watch: _Watch) -> Any:
         quiet=True,
     )
     config.prepare()
+    config.command = [*_dying_with_parent(), *config.command]
     # It would turn ssh's check of host keys off; whether to check is for the user's configuration to say.
     if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
         config.env.pop("ANSIBLE_HOST_KEY_CHECKING", None)
     return Runner(config, event_handler=events.take, cancel_callback=watch)
+
+
+def _dying_with_parent() -> list[str]:
+    """What starts a command that ends when this process is killed: the hang-up of its terminal may be ignored."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM"] if setpriv else []
 
 
 def _write(path: Path, text: str) -> None:

@@ -23,6 +23,7 @@ from trainops.errors import (
     WrongExtravars,
     WrongOption,
 )
+from trainops.private import remove_abandoned
 from trainops.runner import _MAX_KEPT_CHARACTERS, _Events, _Order, _runner, _Watch, find_playbook
 
 SAY = "- name: Say\n  ansible.builtin.debug: {msg: 'hello {{ who | default(inventory_hostname) }}'}"
@@ -387,3 +388,26 @@ def test_of_a_log_that_is_followed_for_days_only_the_beginning_is_kept() -> None
     assert (len(heard), heard[-1], kept[-1]) == (3001, "done", "done")
     assert sum(map(len, kept)) <= _MAX_KEPT_CHARACTERS + 2000
     assert kept[0].startswith("0000")
+
+
+KILLED = """
+import signal, sys
+import trainops
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+trainops.deploy(cwd=sys.argv[1])
+"""
+
+
+def test_a_killed_run_leaves_no_process_and_the_next_one_no_file(tmp_path: Path, temporary_files: Path) -> None:
+    folder = user_folder(tmp_path / "user", "- ansible.builtin.command: sleep 86399.25")
+    with subprocess.Popen([sys.executable, "-c", KILLED, folder]) as caller:
+        assert until(lambda: runs("86399.25"), 60)
+        (private,) = temporary_files.glob("trainops-*")
+        remove_abandoned(temporary_files)
+        assert private.is_dir()  # it is in use
+        caller.send_signal(signal.SIGKILL)
+    assert until(lambda: not runs("86399.25") and not runs(str(folder / "deploy_training.yml")))
+    (temporary_files / "trainops-of-another").mkdir()
+    user_folder(folder, SAY)
+    assert trainops.deploy(cwd=folder).ok
+    assert left_behind(temporary_files) == ["trainops-of-another"]

@@ -1,0 +1,50 @@
+"""The private folder of a run, gone with it; those of runs that were killed go with the next."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_PREFIX = "trainops-"
+_LOCK = "in-use"
+
+
+@contextlib.contextmanager
+def private_folder() -> Iterator[Path]:
+    """A fresh folder that only this user can look into, for as long as the block lasts."""
+    remove_abandoned(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    try:
+        with _locked(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock that says that a folder is in use; the kernel gives it back however this process ends."""
+    fresh = folder / f".{_LOCK}"
+    with fresh.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        fresh.rename(folder / _LOCK)  # whoever finds it finds it locked
+        yield
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Remove this user's folders in ``parent`` whose process was killed. They may hold variables with secrets."""
+    with contextlib.suppress(OSError):
+        for folder in parent.glob(f"{_PREFIX}*"):
+            if folder.lstat().st_uid == os.getuid() and folder.is_dir() and not folder.is_symlink():
+                _remove_if_abandoned(folder)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    with contextlib.suppress(OSError), open(os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)) as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
