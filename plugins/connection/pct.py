@@ -277,7 +277,8 @@ class Connection(SSHConnection):
     @contextlib.contextmanager
     def _slot(self) -> Iterator[None]:
         directory = os.path.join(unfrackpath(self.get_option("control_path_dir")), "trainops-sessions")
-        wanted = slot(directory, str(self._login), self.get_option("sessions"), self.get_option("session_patience"))
+        sessions, patience = self.get_option("sessions"), self.get_option("session_patience")
+        wanted = slot(directory, str(self._login), sessions, patience, display.display)
         with contextlib.ExitStack() as stack:
             # Only a slot that is not to be had is a failure of the connection: what the block raises is its own.
             try:

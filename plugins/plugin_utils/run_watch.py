@@ -24,9 +24,9 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import ended_well, record_ending, span
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
-# One remote command; the next one goes on where it ended. A node has few sessions at a time, and whoever follows many
-# runs there lets others in between.
-LEG_SECONDS = 60.0
+# One remote command; the next one goes on where it ended. A node has few sessions at a time: whoever follows lets
+# others in between, and they wait no longer than this.
+LEG_SECONDS = 20.0
 MARGIN_SECONDS = 60.0
 # How long a connection may be away until the follower gives up. The run goes on in any case.
 PATIENCE_SECONDS = 600.0

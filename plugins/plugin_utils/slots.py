@@ -16,16 +16,21 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import TrainopsError
 
 _POLL_SECONDS = 0.02
+TELL_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def slot(directory: str, node: str, limit: int, patience: float) -> Iterator[None]:
+def slot(
+    directory: str, node: str, limit: int, patience: float, tell: Callable[[str], None] | None = None
+) -> Iterator[None]:
     """Hold one of ``limit`` places for ``node`` while the block runs. The kernel frees it with the process.
+
+    ``tell`` gets one sentence when none was free for TELL_SECONDS: whoever waits should know for what.
 
     Raises TrainopsError when none got free within ``patience`` seconds.
     """
@@ -33,7 +38,15 @@ def slot(directory: str, node: str, limit: int, patience: float) -> Iterator[Non
         raise TrainopsError(f"proxmox_sessions is {limit}: at least 1 session to {node} is needed")
     os.makedirs(directory, mode=0o700, exist_ok=True)
     digest = hashlib.sha256(node.encode()).hexdigest()[:16]
-    handle = _take(directory, digest, limit, time.monotonic() + patience)
+    began = time.monotonic()
+    handle = _take(directory, digest, limit, began + min(patience, TELL_SECONDS))
+    if handle is None and patience > TELL_SECONDS:
+        if tell:
+            tell(
+                f"all {limit} sessions to {node} are in use by this controller (other commands, followers of logs): "
+                "waiting for one (proxmox_sessions says how many)"
+            )
+        handle = _take(directory, digest, limit, began + patience)
     if handle is None:
         raise TrainopsError(
             f"no free session to {node} within {patience:.0f} s: {limit} are in use by this controller. "

@@ -155,9 +155,9 @@ def test_the_time_for_a_sign_is_kept_over_all_exchanges() -> None:
         return result(RECORD, more=True)
 
     worker = Worker(TEXT, [slow] * 4)
-    done = worker.watch(wish(until={"log": "x"}, until_timeout=150.0))
+    done = worker.watch(wish(until={"log": "x"}, until_timeout=50.0))
     assert done["timed_out"]
-    assert [asked["seconds"] for asked in worker.asked] == [60, 60, 30]
+    assert [asked["seconds"] for asked in worker.asked] == [20, 20, 10]
 
 
 def test_values_of_every_exchange_are_kept() -> None:

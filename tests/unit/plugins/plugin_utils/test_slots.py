@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import slots
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import TrainopsError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.slots import slot
 
@@ -45,3 +46,28 @@ def test_a_killed_process_frees_its_place(tmp_path: Path) -> None:
         holder.kill()
         with slot(str(tmp_path), "node", 1, 30):
             pass
+
+
+def test_whoever_waits_is_told_for_what_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "TELL_SECONDS", 0.05)
+    told: list[str] = []
+    with slot(str(tmp_path), "root@n", 1, 0):
+        with pytest.raises(TrainopsError), slot(str(tmp_path), "root@n", 1, 0.3, told.append):
+            pass
+        assert [text.partition(" (")[0] for text in told] == ["all 1 sessions to root@n are in use by this controller"]
+        with pytest.raises(TrainopsError), slot(str(tmp_path), "root@n", 1, 0, told.append):
+            pass
+    with slot(str(tmp_path), "root@n", 1, 0.3, told.append):
+        assert len(told) == 1
+
+
+def test_whoever_waits_gets_the_place_that_becomes_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "TELL_SECONDS", 0.05)
+    first = slot(str(tmp_path), "root@n", 1, 0)
+    first.__enter__()
+
+    def free(_text: str) -> None:
+        first.__exit__(None, None, None)
+
+    with slot(str(tmp_path), "root@n", 1, 30, free):
+        pass
