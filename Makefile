@@ -46,10 +46,15 @@ lint: venv ## run every static check; `make lint CHECKS="mypy yamllint"` runs so
 molecule: deps venv ## run the molecule scenarios on the lab
 	@molecule test --all
 
+.PHONY: faults
+faults: deps venv ## interrupt deploys on the lab at random moments (SEED=1 COUNT=400 say which and how many)
+	@nice -n 10 python -m tests.faults --seed $(or $(SEED),1) --count $(or $(COUNT),400)
+
 .PHONY: docs
-docs: venv ## make docs/reference anew from the plugins' own documentation, and docs/messages.md from the tests
+docs: venv ## make docs/reference anew from the plugins' own documentation, docs/messages.md and docs/faults.md from the tests
 	@python tools/docs.py
 	@python -m tests.integration.messages
+	@python -m tests.faults.told
 
 .PHONY: lab
 lab: deps venv ## start the one-machine lab (or repair it)

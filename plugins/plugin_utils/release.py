@@ -112,6 +112,9 @@ def _what_happened(result: Mapping[str, Any], check_mode: bool, rollback: bool) 
     if stays and result["mended"]:
         right = f"{'would put' if check_mode else 'put'} right: {labels(result['mended'])}"
         return f"{release} already live at {root}, {right}"
+    if stays and result["pruned"]:
+        old = f"{len(result['pruned'])} old release{'s' * (len(result['pruned']) != 1)}"
+        return f"{release} already live at {root}, {old} {'would be removed' if check_mode else 'removed'}"
     counts = Counter(
         file["action"] for file in result["files"] if file["type"] == "file" or file["action"] != "unchanged"
     )

@@ -198,6 +198,7 @@ class Place:
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_HOME": str(self.folder / "home"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.folder / "cp"),
             "TMPDIR": str(self.folder / "tmp"),
             "PATH": f"{BIN}:{os.environ['PATH']}",
             MARK: str(self.folder),
@@ -243,7 +244,7 @@ class Place:
 
     def masters(self) -> list[int]:
         """ssh's shared connections, which it keeps in the background for the next command."""
-        sockets = f"ssh: {self.folder / 'home' / 'cp'}/".encode()
+        sockets = f"ssh: {self.folder / 'cp'}/".encode()
         pids = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
         return [pid for pid in pids if b" ".join(processes.command_line(pid)).startswith(sockets)]
 

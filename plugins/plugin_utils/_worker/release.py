@@ -16,7 +16,7 @@ from .names import mend_links, predicted_wait, refuse_mounts
 from .notes import note
 from .report import Switched, result, texts
 from .scratch import clean
-from .store import Store, guarded, manifest_of, open_store, release_id, require_writable
+from .store import Store, guarded, manifest_of, open_store, release_id, releases, require_writable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,6 +95,12 @@ def _predict(store: Store, params: dict[str, Any]) -> dict[str, Any]:
         switched.adopted = plan.keeper
         switched.received = 0 if plan.in_place else sum(plan.wanted[path]["size"] for path in plan.to_send())
         _predict_rest(store, params, plan, switched)
+    elif _may_be_surplus(store, params["keep"]):
+        from .prune import to_prune
+        from .strays import predicted_foreign
+
+        switched.pruned = to_prune(store, plan.release, None, params["keep"])
+        switched.foreign = predicted_foreign(store, plan.seen, None, switched.pruned)
     return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
 
 
@@ -161,11 +167,23 @@ def _deploy_into(store: Store, channel: Channel, params: dict[str, Any]) -> dict
     return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
 
 
+def _may_be_surplus(store: Store, keep: int) -> bool:
+    """Whether there are more releases than are kept: a deploy may have ended between its switch and their removal."""
+    return store.exists() and len(releases(store)) > keep
+
+
 def _refresh(store: Store, params: dict[str, Any], plan: Plan) -> Switched:
-    """The release is live: links in the root and what is noted about it may still be put right."""
+    """The release is live: links in the root and what is noted about it may still be put right, and surplus goes."""
     switched = Switched()
     switched.activation = _live_activation(store)
     if not plan.seen.names.settled():
         mend_links(store, plan.wanted, params["who"])
     note(store, params, plan, plan.seen.verdict.files if plan.seen.verdict.refreshed else None)
+    if _may_be_surplus(store, params["keep"]):
+        from .prune import prune
+        from .scratch import Scratch
+
+        with Scratch(store) as scratch:
+            switched.pruned, switched.foreign = prune(scratch, plan.release, params["keep"])
+        switched.foreign += scratch.kept
     return switched

@@ -74,7 +74,7 @@ def result(
         "root": params["root"],
         "name": params["name"],
         "activation": switched.activation,
-        "changed": not live or bool(links or seen.verdict.mended),
+        "changed": not live or bool(links or seen.verdict.mended or switched.pruned),
         "actions": done,
         "gone": gone,
         "bytes_sent": switched.received,

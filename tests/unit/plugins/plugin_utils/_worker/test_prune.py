@@ -121,6 +121,18 @@ def test_what_a_run_uses_stays_for_as_long_as_it_does(
     assert not home(tmp_path, "releases", used).exists()
 
 
+def test_what_an_interrupted_deploy_left_surplus_goes_with_the_next_though_nothing_changed(tmp_path: Path) -> None:
+    """It ended between its switch and its pruning."""
+    for number in range(5):
+        deploy(tmp_path, {"train.py": f"{number}\n"}, keep=9)
+    again = {"train.py": "4\n"}
+    predicted = deploy(tmp_path, again, keep=2, check_mode=True)
+    done = deploy(tmp_path, again, keep=2)
+    assert (done["pruned"], done["changed"], done["actions"]) == (predicted["pruned"], predicted["changed"], {})
+    assert (len(done["pruned"]), done["changed"]) == (3, True)
+    assert not deploy(tmp_path, again, keep=2)["changed"]
+
+
 ids = st.sampled_from(("a", "b", "c", "d", "e", "adopted", "adopted-2", "edited"))
 
 
