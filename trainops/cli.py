@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from inspect import cleandoc
 from pathlib import Path
@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 
 import trainops
 from trainops import starting
-from trainops.detaching import of_a_follower, of_a_launch
+from trainops.detaching import of_a_follower, of_a_launch, of_a_release
 from trainops.errors import FileExists
 from trainops.extravars import read_extravars
 from trainops.presenting import EPILOG, EXIT_CODES, JSON, Told, aborted, errors_told, mistakes_told, present, print_json
@@ -145,7 +145,7 @@ def deploy(what: Sequence[str], **options: Any) -> None:
     Without arguments as the inventory of this folder says. PROJECT is a folder, or several folders and files.
     """
     projects, targets = _told_apart(what)
-    _run(trainops.deploy, options, project=projects, target=targets)
+    _run(trainops.deploy, options, detached=_released(targets or (), options), project=projects, target=targets)
 
 
 @main.command(epilog=EPILOG)
@@ -302,7 +302,7 @@ def diff(what: Sequence[str], **options: Any) -> None:
 @_shared_options
 def rollback(targets: Sequence[str], **options: Any) -> None:
     """Go back to the release that was live before."""
-    _run(trainops.rollback, options, target=targets or None)
+    _run(trainops.rollback, options, detached=_released(targets, options), target=targets or None)
 
 
 @main.command(epilog=EPILOG)
@@ -323,7 +323,7 @@ def eject(targets: Sequence[str], yes: bool, **options: Any) -> None:
         with errors_told(options["as_json"]), aborted():
             if not click.confirm(question, err=True):
                 raise KeyboardInterrupt
-    _run(trainops.eject, options, target=targets or None)
+    _run(trainops.eject, options, detached=_released(targets, options), target=targets or None)
 
 
 @main.command()
@@ -344,6 +344,12 @@ def completion(shell: str) -> None:
 
 for _command in (deploy, launch, logs, status, stop, why, diff, rollback, eject):
     _command.help = f"{cleandoc(_command.help or '')}\n\n{_TARGET_HELP}"
+
+
+def _released(targets: Sequence[str], options: Mapping[str, Any]) -> Told:
+    """What an interrupt of a command that changes releases says."""
+    given = dict(options)
+    return lambda interrupt: of_a_release(targets, given, interrupt)
 
 
 def _at_a_terminal() -> bool:

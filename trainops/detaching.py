@@ -1,4 +1,4 @@
-"""What is said of an interrupt while runs are started or followed: they go on elsewhere."""
+"""What is said of an interrupt: what was done by then, what is not known, and of runs that they go on elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from trainops.results import Interrupted
 
 _ACTION = "trainops.proxmox.training_run"
+_RELEASE = "trainops.proxmox.training_release"
 
 
 def of_a_follower(words: Sequence[str], options: Mapping[str, Any]) -> str:
@@ -31,6 +32,22 @@ def of_a_launch(words: Sequence[str], options: Mapping[str, Any], interrupt: Bas
         look = _command("status", words, options)
         parts.append(f"whether a run was started on {', '.join(unknown)} is not known: {look} tells")
     return "; ".join(parts) or "canceled, nothing was started"
+
+
+def of_a_release(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:
+    """A deploy, rollback or eject: where it was done by then, and where that is not known.
+
+    ``words`` are the targets of the command line.
+    """
+    if not isinstance(interrupt, Interrupted):
+        return "canceled, nothing was changed"
+    steps = [step for host in interrupt.result.hosts.values() for step in host.steps]
+    parts = [f"{step.host}: {step.summary}" for step in steps if step.action == _RELEASE and step.changed]
+    unknown = sorted(host for host, step in interrupt.under_way.items() if step == "release")
+    if unknown and not options.get("check_mode"):
+        look = _command("status", words, options)
+        parts.append(f"on {', '.join(unknown)} what was live or what was to be is live, and all of it: {look} tells")
+    return "; ".join(["canceled, nothing of it goes on", *(parts or ["nothing was changed"])])
 
 
 def _started(interrupt: BaseException) -> dict[str, str]:

@@ -222,6 +222,7 @@ def test_words_become_variables(tmp_path: Path, words: list[str], playbook: str,
         (["launch"], "launch_training", "canceled, nothing was started"),
         (["logs"], "training_logs", "canceled"),
         (["stop"], "stop_training", "canceled"),
+        (["rollback"], "rollback_training", "canceled, nothing of it goes on; nothing was changed"),
     ],
 )
 def test_an_interrupt_detaches_from_what_goes_on_elsewhere(

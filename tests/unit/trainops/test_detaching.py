@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainops.detaching import of_a_follower, of_a_launch
+from trainops.detaching import of_a_follower, of_a_launch, of_a_release
 from trainops.results import Ending, Interrupted, Reason, read_result, under_way
 
 OPTIONS: dict[str, Any] = {"inventory": (), "limit": None, "name": None}
@@ -64,3 +64,35 @@ def test_the_way_back_is_the_way_there() -> None:
     assert of_a_launch(words, options, interrupted(BEGUN, STARTED)).endswith(f"trainops logs -f r1 {back}")
     assert of_a_launch(words, options, interrupted(BEGUN)).endswith(f"not known: trainops status {back} tells")
     assert of_a_follower(["r2", *words], options).endswith(f"goes on. To come back: trainops logs -f r2 {back}")
+
+
+RELEASE = "trainops.proxmox.training_release"
+LIVE = {"changed": True, "summary": "7c1e09a live at /root, 1 changed"}
+
+
+def release(kind: str, host: str, **values: Any) -> dict[str, Any]:
+    return {"event": kind, "event_data": {"host": host, "resolved_action": RELEASE, "res": values}}
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ((), "nothing was changed"),
+        ((SETTINGS,), "nothing was changed"),
+        ((release("runner_on_start", "ct200"), release("runner_on_ok", "ct200", changed=False)), "nothing was changed"),
+        (
+            (release("runner_on_start", "ct200"), release("runner_on_ok", "ct200", **LIVE)),
+            "ct200: 7c1e09a live at /root, 1 changed",
+        ),
+        (
+            (release("runner_on_start", "ct200"),),
+            "on ct200 what was live or what was to be is live, and all of it: trainops status tells",
+        ),
+    ],
+)
+def test_an_interrupted_release_says_where_it_was_done(events: tuple[dict[str, Any], ...], said: str) -> None:
+    assert of_a_release([], OPTIONS, interrupted(*events)) == f"canceled, nothing of it goes on; {said}"
+
+
+def test_an_interrupt_before_anything_ran_changed_nothing() -> None:
+    assert of_a_release([], OPTIONS, KeyboardInterrupt()) == "canceled, nothing was changed"
