@@ -38,7 +38,12 @@ description:
   - "Left out as inventories in any folder: data files called C(inventory*) or C(hosts), and the folders C(inventory),
     C(inventories) (unless they are Python packages), C(group_vars), C(host_vars). Beside the scripts, not deeper:
     C(ansible.cfg), and playbooks that are called as one of this collection, such as C(deploy_training.yml)."
-  - RV(left_out) lists what was left out and why. A folder all of whose files are left out is shipped empty.
+  - RV(left_out) lists what was left out and why, and with C(-v) it is printed. A folder all of whose files are left out
+    is shipped empty.
+  - The project is read as it was at one moment, under any names that Linux allows. A file that changes meanwhile is
+    read again. One that changes all the time, after its check or before it is sent, is an error, and nothing goes live.
+    Links that stay in the project are kept. Links out of it, sockets, pipes and devices, what cannot be read, and paths
+    of more than 3584 bytes are refused by name, all at once.
 options:
   state:
     description:

@@ -151,5 +151,5 @@ def is_package(folder: str) -> bool:
 
 
 def is_environment(folder: str) -> bool:
-    """Whether a folder is a Python virtual environment."""
-    return os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+    """Whether a folder is a virtual environment, of Python or of conda."""
+    return any(os.path.exists(os.path.join(folder, mark)) for mark in ("pyvenv.cfg", "conda-meta"))

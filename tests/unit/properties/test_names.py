@@ -54,8 +54,7 @@ def test_a_name_and_its_bytes_come_through_the_frames(name: str, data: bytes) ->
     stream = io.BytesIO()
     write_frame(stream, Frame("file", {"path": name}, [data[:7], data[7:]]))
     write_frame(stream, Frame("end"))
-    stream.seek(0)
-    channel = Channel(stream, os.open(os.devnull, os.O_WRONLY))
+    channel = Channel(io.BufferedReader(io.BytesIO(stream.getvalue())), os.open(os.devnull, os.O_WRONLY))
     try:
         assert channel.receive("file") == {"kind": "file", "path": name}
         assert b"".join(channel.read_blob()) == data

@@ -101,6 +101,7 @@ def test_the_name_comes_from_the_folder_even_when_it_is_not_here(tmp_path: Path,
         ("only_left_out", "there is no file to release (1 left out, e.g. ansible.cfg: Ansible's settings)"),
         ("empty", "there is no file to release: correct it or option exclude"),
         ("a b", "cannot be a project's name: set option name"),
+        ("/dev/null", "/dev/null is a device: remove it, or leave it out"),
     ],
 )
 def test_what_cannot_be_a_project(tmp_path: Path, spec: Any, words: str) -> None:
@@ -337,13 +338,19 @@ def test_environments_vaults_and_reasons(tmp_path: Path) -> None:
             "p/a.py": "1",
             "p/env/pyvenv.cfg": "home = /usr",
             "p/env/bin/python": "",
+            "p/conda/conda-meta/history": "",
             "p/passwords.yml": "$ANSIBLE_VAULT;1.1;AES256\n3166\n",
             "p/data/big": "1",
         },
     )
     found = read("p", tmp_path, shared=["data/"])
     assert shipped(found) == {"a.py": "file", "data": "shared"}
-    assert found.ignored == [("data", "shared"), ("env", "virtual environment"), ("passwords.yml", "vault")]
+    assert found.ignored == [
+        ("conda", "virtual environment"),
+        ("data", "shared"),
+        ("env", "virtual environment"),
+        ("passwords.yml", "vault"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".trainops"])
