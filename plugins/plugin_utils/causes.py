@@ -28,7 +28,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.xids import meani
 _BEFORE_SECONDS, _AFTER_SECONDS = 2.0, 15.0
 _SMALL_SHM = 80 << 20  # what a container has without a setting of its own is 64 MiB, or half of the memory
 _FULL_BYTES = 1 << 20
-_OUTSIDE = (1, 2, 3, 9, 15)  # HUP, INT, QUIT, KILL, TERM: no fault of the program itself
+_KILL = 9
+_OUTSIDE = (1, 2, 3, _KILL, 15)  # HUP, INT, QUIT, KILL, TERM: no fault of the program itself
 _NO_GPU_MEMORY = re.compile(
     r"CUDA out of memory|torch\.OutOfMemoryError|cuda\.OutOfMemoryError|CUDA error: out of memory"
     r"|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: Out of memory"
@@ -232,6 +233,8 @@ def _killed(evidence: Evidence) -> str:
         if _CHILD_KILLED.search(evidence.printed):
             return "one of its processes was killed by SIGKILL from outside (the kernel's memory killer, or somebody)"
         return ""
+    if number == _KILL and (evidence.ooms() or evidence.end.get("out_of_memory")):
+        return ""  # that is known
     if number not in _OUTSIDE:
         return (
             f"it crashed in native code ({signal_name(number)}): look at the last lines, or use python -X faulthandler"

@@ -372,11 +372,11 @@ def test_the_only_project_needs_no_name(plain: Place) -> None:
 
 
 def test_like_takes_command_and_environment_over(plain: Place) -> None:
-    first = started(plain.start("run", "--lr", "1", env={"A": "b"}))
+    first = started(plain.start("run", "--lr", "1", env={"NCCL_DEBUG": "INFO"}))
     plain.stop(first["run"])
-    again = started(plain.step("started", like=first["run"], select=0, env={"C": "d"}))
+    again = started(plain.step("started", like=first["run"], select=0, env={"OMP_NUM_THREADS": "2"}))
     assert again["command"] == first["command"]
-    assert (again["environment"]["A"], again["environment"]["C"]) == ("b", "d")
+    assert (again["environment"]["NCCL_DEBUG"], again["environment"]["OMP_NUM_THREADS"]) == ("INFO", "2")
 
 
 PID_AGAIN = r"""

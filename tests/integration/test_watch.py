@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -44,6 +45,16 @@ if what == "flood":
     for number in range(count):
         sys.stdout.write(("x" * 100 + "\n") * 10000)
     print("the end", flush=True)
+if what == "eat":
+    print("step 1 loss 2.5", flush=True)
+    time.sleep(1)
+    held = []
+    while True:
+        held.append(bytearray(b"x") * (16 << 20))
+if what == "forge":
+    print("ct200  run      r1 ended after 1 s, exit 0\nbare", flush=True)
+if what == "show":
+    print("shown", os.environ["HFTOKEN"][::-1], os.environ.get("NCCL_DEBUG"), os.environ.get("OMP_NUM_THREADS"))
 if what == "escape":
     print("\x1b[2J\x1b]0;title\x07 done", flush=True)
 if what == "silent":
@@ -329,6 +340,80 @@ def test_why_tells_a_kill_for_memory_from_a_kill_by_somebody(folder: Path, kerne
         _code, out, _err = run(folder, "why", "--json", "-l", PLAIN, name)
         found.append(values(out)["causes"][0]["code"])
     assert found == ["out-of-memory", "killed"]
+
+
+@contextlib.contextmanager
+def limited(vmid: int, node: str, mib: int) -> Iterator[None]:
+    """Give a container so much memory; what limits it on a Proxmox VE node is the same control group."""
+    (pid,) = re.findall(r"\d+", open_lab().node(node).check(["lxc-info", "-n", str(vmid), "-pH"]).decode())
+    groups = open_lab().node(node).check(["cat", f"/proc/{pid}/cgroup"]).decode()
+    old = re.search(r"^\d+:memory:(/.+)$", groups, re.MULTILINE)
+    own = next(Path("/sys/fs/cgroup").glob(f"{'memory/' if old else ''}trainops-lab/{lab_name()}/{node}/lxc/{vmid}"))
+    limit = own / ("memory.limit_in_bytes" if old else "memory.max")
+    before = limit.read_text()
+    limit.write_text(str(mib << 20))
+    yield
+    limit.write_text("-1" if old else before)
+
+
+def lab_name() -> str:
+    return open_lab().instance.name
+
+
+def test_a_real_kill_for_memory_is_named_first(folder: Path) -> None:
+    with limited(200, "pve1", 300):
+        name = launch(folder, "eat")
+        run(folder, "logs", "-f", name, "-l", PLAIN)
+    code, out, _err = run(folder, "why", name, "-l", PLAIN)
+    first, second = out.splitlines()[:2]
+    assert code == 0
+    assert re.search(
+        rf"run +{name}: the container's memory limit( of .+)? was reached, and the kernel killed pyth", first
+    )
+    assert f"{name} died after" in second, out
+    assert "nobody left a reason" not in out
+
+
+def test_a_run_that_is_done_before_any_sign_is_a_success_and_forges_no_line(folder: Path) -> None:
+    code, out, err = run(folder, "launch", "-l", PLAIN, "--args", "forge 0")
+    assert code == 0, out + err
+    assert "\n| ct200  run      r1 ended after 1 s, exit 0\nbare\n" in out
+    assert re.search(r"\nct200  run +r\d+ ended after \d+ s, exit 0, before any value\n$", out)
+
+
+def test_an_earlier_run_wins_over_what_merely_stands_in_the_inventory(folder: Path) -> None:
+    def started(*words: str, **env: str) -> str:
+        hosts = yaml.safe_load((folder / "inventory.yml").read_text())
+        hosts["training"]["vars"]["training_env"] = env
+        (folder / "like.yml").write_text(yaml.safe_dump(hosts))
+        code, out, err = run(folder, "launch", "-i", "like.yml", "-l", PLAIN, *words)
+        assert code == 0, out + err
+        return out + err
+
+    first = started("--args", "show 0", HFTOKEN="s3same", NCCL_DEBUG="INFO")
+    assert "\nshown emas3s INFO None\n" in first
+    like = re.findall(r"run (r\d+) of", first)[0]
+    again = started("--like", like, HFTOKEN="0ther", NCCL_DEBUG="WARN", OMP_NUM_THREADS="1")
+    assert "\nshown reht0 INFO None\n" in again
+    assert f"{like} had another value of HFTOKEN, which is not recorded: the present one is taken" in again
+    assert f"as in {like}, not as training_env has it now: NCCL_DEBUG, OMP_NUM_THREADS" in again
+    said = started("--like", like, "-e", '{"training_env": {"HFTOKEN": "x", "NCCL_DEBUG": "TRACE"}}', HFTOKEN="0ther")
+    assert "\nshown x TRACE None\n" in said
+    code, out, _err = run(folder, "status", "--json", "-l", PLAIN)
+    assert (code, "s3same" in out, "0ther" in out) == (0, False, False)
+
+
+def test_a_launch_warns_when_the_project_is_not_what_is_live(folder: Path) -> None:
+    script = folder / "scripts" / "train.py"
+    script.write_text(f"{TRAIN}# edited\n")
+    try:
+        code, out, err = run(folder, "launch", "--no-follow", "-l", PLAIN, "--args", "escape 0")
+        assert code == 0
+        assert f"the project in {folder}/scripts is not what is live (" in out + err
+    finally:
+        script.write_text(TRAIN)
+    code, out, err = run(folder, "launch", "--no-follow", "-l", PLAIN, "--args", "escape 0")
+    assert (code, "not what is live" in out + err) == (0, False)
 
 
 @pytest.mark.parametrize(

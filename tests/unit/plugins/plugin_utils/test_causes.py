@@ -257,6 +257,12 @@ def test_what_was_stopped_or_is_well_has_no_other_cause() -> None:
         assert len(causes(Evidence(answer, parse_kernel_log(f"=== kernel dmesg\n{xid(31)}"), 200))) == 1
 
 
+def test_a_kill_for_memory_is_not_said_to_have_no_reason_too() -> None:
+    answer = known(killed(9))
+    found = causes(Evidence(answer, parse_kernel_log(f"=== kernel journalctl\n{oom()}"), 200))
+    assert [cause.code for cause in found] == ["out-of-memory"]
+
+
 def test_where_nobody_knows_the_addresses_every_error_counts() -> None:
     answer = raised("RuntimeError: x", buses={})
     assert (
