@@ -10,6 +10,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.secret import shown_words
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.whole import whole
 
 _TICKS = 100  # USER_HZ, part of the kernel's interface on every architecture that nvidia-smi exists for
@@ -52,8 +53,8 @@ def argv_of(cmdline: str, stat: str, separator: str) -> tuple[str, ...]:
 
 
 def command_line(argv: tuple[str, ...]) -> str:
-    """The whole command in one line."""
-    return " ".join(" ".join(word.split()) for word in argv)
+    """The whole command in one line, with ``***`` for what looks like a secret."""
+    return " ".join(" ".join(word.split()) for word in shown_words(argv))
 
 
 def short_command(argv: tuple[str, ...]) -> str:

@@ -53,3 +53,7 @@ def test_what_a_person_calls_a_command(argv: tuple[str, ...], expected: str) -> 
 
 def test_the_whole_command_is_one_line() -> None:
     assert processes.command_line(("sh", "-c", "echo 1\necho 2")) == "sh -c echo 1 echo 2"
+
+
+def test_a_secret_in_a_command_is_not_told() -> None:
+    assert processes.command_line(("t.py", "--api-key", "s3same", "--n", "3")) == "t.py --api-key *** --n 3"
