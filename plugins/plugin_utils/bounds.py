@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import FrameType
 
 _TICK = 0.2  # seconds between two looks
 
@@ -21,8 +22,10 @@ class TooMuch(BaseException):
     """No Exception, after which core would try again. The text is what was too much."""
 
 
-def _peak() -> int:
-    """The most memory that this process ever had, in bytes."""
+def _size() -> int:
+    """The memory that this process has in bytes, or where the system does not tell that, the most that it ever had."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/statm", encoding="ascii") as stream:
+        return int(stream.read().split()[1]) * resource.getpagesize()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
@@ -32,19 +35,23 @@ def bounded(seconds: float, growth: int) -> Iterator[None]:
     """Raise TooMuch in the block after so many seconds, or when the process has grown by more than ``growth`` bytes.
 
     Core's plugins read for as long as something comes and keep all of it; nothing but an alarm gets between. One that
-    the task's ``timeout`` has set goes on, and where it is sooner, or this is no main thread, it is left alone.
+    the task's ``timeout`` has set goes off when it is due. Where this is no main thread nothing is bounded.
     """
-    others = signal.getitimer(signal.ITIMER_REAL)[0]
-    if threading.current_thread() is not threading.main_thread() or 0 < others <= seconds:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    others = signal.getitimer(signal.ITIMER_REAL)[0]
+    begun, size = time.monotonic(), _size()
 
-    begun, peak = time.monotonic(), _peak()
-
-    def ring(_number: int, _frame: object) -> None:
-        if _peak() - peak > growth:
+    def ring(number: int, frame: FrameType | None) -> None:
+        nonlocal others
+        passed = time.monotonic() - begun
+        if 0 < others <= passed and callable(handler):
+            others = 0
+            handler(number, frame)
+        if _size() - size > growth:
             raise TooMuch("before it filled the memory")
-        if time.monotonic() - begun >= seconds:
+        if passed >= seconds:
             raise TooMuch(f"within {seconds:g} s")
 
     handler = signal.signal(signal.SIGALRM, ring)

@@ -18,6 +18,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Fra
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_secret
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, Project, read_bytes
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import cut_short
 
 _ACTIONS = ("added", "changed", "removed")
 _TEXT_BYTES = 256 * 1024
@@ -54,7 +55,17 @@ def sender(files: Iterable[Entry]) -> Callable[[dict[str, Any]], Iterator[Frame]
 
 
 def released(project: Project, done: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
-    """The result of a release from the worker's and the project."""
+    """The result of a release from the worker's and the project.
+
+    Raises StepError for the release of another project: its id is made of the content, here as there.
+    """
+    if done["release_id"] != project.release_id:
+        told = cut_short(str(done["release_id"]))
+        raise StepError(
+            "protocol",
+            f"the container says that release {told} is live, and {project.release_id} was sent: it was not the worker "
+            "that was sent which answered; look at training_python there",
+        )
     after = {entry.path: entry.row() for entry in project.files}
     result = _result(done, after, {"commit": project.commit, "dirty": project.dirty})
     result["left_out"] = [{"path": path, "why": why} for path, why in project.ignored]
