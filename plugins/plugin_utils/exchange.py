@@ -32,7 +32,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import Ste
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Failure
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import Progress, Reader
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import NO_SIGN, Progress, Reader
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.sender import Sender
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
@@ -294,7 +294,16 @@ def _lost(session: Session, reader: Reader, report: Report, python: str) -> Exce
     if reader.at and status and status > 128 and not reader.broken:
         text = f"{visible(reader.at)}: {python} crashed on it {session.place} ({how}){said}"
         return StepError("crash", text)
-    return ConnectionLost(f"{session.place}: the worker ended without a result ({how}){said}")
+    return ConnectionLost(f"{session.place}: the worker ended without a result ({how}): {_ask(reader, status)}{said}")
+
+
+def _ask(reader: Reader, status: int | None) -> str:
+    """What to look at when a worker was lost in the middle of its work."""
+    if reader.broken == NO_SIGN:
+        return "is the container frozen, or the link to its node down? Run again when it is not"
+    if status == 128 + signal.SIGKILL:
+        return "was the container stopped, or its memory used up (dmesg on the node)? Run again"
+    return "run again"
 
 
 def _no_worker(place: str, python: str, status: int | None, how: str) -> str:
@@ -309,7 +318,8 @@ def _no_worker(place: str, python: str, status: int | None, how: str) -> str:
 def _no_way(place: str, how: str) -> str:
     return (
         f"{place}: the node's login shell did not get to the command on the way there ({how}): see that its startup "
-        "files (.bashrc, .profile, /etc/profile.d) neither wait nor print without end where no terminal is"
+        "files (.bashrc, .profile, /etc/profile.d) neither wait nor print without end where no terminal is, and that "
+        "the link to the node is up"
     )
 
 

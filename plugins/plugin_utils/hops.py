@@ -115,15 +115,22 @@ def explain(vmid: int, login: Login, returncode: int | None, report: Report, beg
         return _not_running(vmid, login, report, "doesn't exist")
     if not begun and re.search("not running|[Ff]ailed to get init pid", report.text):
         return _not_running(vmid, login, report, "STOPPED")
-    said = last_line(report.text) or f"exit status {returncode}"
+    said = last_line(report.text) or _status(returncode)
     if "left" not in report.facts:
         return Failure(
-            "connection-lost", f"controller -> node: the connection to {login} ended while the command ran: {said}"
+            "connection-lost",
+            f"controller -> node: the connection to {login} ended while the command ran: look at the link and at the "
+            f"node's sshd, then run again. ssh said: {said}",
         )
     return Failure(
         "attach-refused",
         f"node -> container: {report.facts['enter']} could not run a command in container {vmid} on {login}: {said}",
     )
+
+
+def _status(returncode: int | None) -> str:
+    """How a process ended that said nothing."""
+    return f"nothing (signal {-returncode} ended it)" if returncode and returncode < 0 else f"exit status {returncode}"
 
 
 # What the tools that enter a container print when they could not; a command's own exit status says nothing then.

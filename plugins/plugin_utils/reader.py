@@ -30,6 +30,7 @@ MAX_BEFORE_HELLO = 1024 * 1024
 _MAX_LINE = 32 * 1024 * 1024
 _MAX_WAITING = 2 * _MAX_LINE
 _MAX_STDERR = 8 * 1024 * 1024
+NO_SIGN = f"no sign of life for {SILENCE_SECONDS:g} s"
 _ENDLESS = "output without end before the worker's first word"
 
 Progress = Callable[[dict[str, Any]], None]
@@ -117,7 +118,7 @@ class Reader(threading.Thread):
         if now > self._deadline:
             self._give_up("no answer within its deadline")
         elif now > self._silent_after:
-            self._give_up("no sign of life" if self.hello else f"no word of the worker within {HELLO_SECONDS:g} s")
+            self._give_up(NO_SIGN if self.hello else f"no word of the worker within {HELLO_SECONDS:g} s")
         elif os.getppid() != self._parent:
             # Ansible's main process was killed and left this one of its workers behind, alone and unseen.
             self._give_up("ansible-playbook is gone")

@@ -218,9 +218,9 @@ class Place:
         """What the last command printed."""
         return (self.folder / "said").read_text(errors="replace")
 
-    def deploy(self, root: str) -> int:
-        """A deploy of the next stamp to its end; its exit status."""
-        return self.start(self.command(root)).wait(300)
+    def deploy(self, root: str, program: str = "ansible-playbook") -> int:
+        """A deploy of the project to its end; its exit status."""
+        return self.start(self.command(root, program)).wait(300)
 
     def next_stamp(self) -> int:
         """Change the project on this machine."""

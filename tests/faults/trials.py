@@ -108,7 +108,7 @@ class Trials:
         kind.mend(place)
         problems = [] if ended else [("next failed", f"no end within {DEADLINE:g} s: {place.said()[-500:]}")]
         found = self._look(root, old, new, ended and process.returncode == 0, problems)
-        self._next(root, new, problems)
+        self._next(kind, new, problems)
         problems += [("bad reads", text) for text in place.bad_reads()]
         place.link.cut("reset")  # a silent link ends, some day
         passes = max(place.reads() - reads, 0)
@@ -164,10 +164,10 @@ class Trials:
             problems.append(("false ok", self.place.said()[-500:]))
         return live == new, ok
 
-    def _next(self, root: str, new: int, problems: list[tuple[str, str]]) -> None:
+    def _next(self, kind: Kind, new: int, problems: list[tuple[str, str]]) -> None:
         """The next deploy, as a user would start it: it succeeds, and nothing of the interrupted one is left."""
-        place = self.place
-        if place.deploy(root) != 0:
+        place, root = self.place, kind.root
+        if place.deploy(root, kind.program) != 0:
             problems.append(("next failed", place.said()[-700:]))
             place.kill_all()
             place.close_connection()

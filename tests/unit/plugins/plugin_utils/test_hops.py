@@ -73,6 +73,11 @@ def test_only_a_connection_that_was_closed_early_is_worth_another_try() -> None:
     assert [code for code, retry in texts.items() if retry] == ["connection-lost"]
 
 
+def test_an_ssh_that_was_killed_is_told_by_its_signal() -> None:
+    failure = explain(200, LOGIN, -9, Report(facts={"enter": "lxc-attach"}))
+    assert failure.message.endswith("then run again. ssh said: nothing (signal 9 ended it)")
+
+
 @pytest.mark.parametrize("text", ["", "rbash: line 1: exec: restricted", "Unmatched '\"'.", "\x1b[2Jgone"])
 @pytest.mark.parametrize("status", [0, 1, 127])
 def test_a_shell_that_did_something_else_is_told_from_a_failure_of_ssh(text: str, status: int) -> None:
