@@ -88,7 +88,7 @@ def _name(data: bytes) -> str:
 NAMES = st.one_of(
     st.sampled_from(_ODD),
     st.text(max_size=40).map(lambda text: _name(text.encode("utf-8", "surrogatepass"))),
-    st.binary(max_size=255).map(_name),
+    st.binary(max_size=48).map(_name),
 ).filter(lambda name: name not in ("", ".", ".."))
 
 #: Words of a command line: all but NUL.
@@ -172,7 +172,7 @@ _PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 def manifests(draw: st.DrawFn) -> list[dict[str, Any]]:
     """The rows of a manifest, by path."""
     rows = []
-    for path in draw(st.lists(_PATHS, min_size=1, max_size=6, unique=True)):
+    for path in draw(st.lists(_PATHS, min_size=1, max_size=4, unique=True)):
         kind = draw(st.sampled_from(["file", "file", "dir", "link", "shared"]))
         row: dict[str, Any] = {"path": path, "type": kind}
         if kind == "file":

@@ -101,7 +101,7 @@ def test_a_file_that_changes_while_it_is_sent_ends_the_deploy(tmp_path: Path) ->
     found = read_project(str(project), [], "/")
     write(project, {"b.py": "3\n"})
     asked = {**params(root, {}), "manifest": {"files": found.rows}}
-    with pytest.raises(SourceChanged, match=r"b\.py changed while it was sent"):
+    with pytest.raises(SourceChanged, match=r"b\.py changed after it was read"):
         exchange(LOCAL, Request("release", asked, interpreters()[0], timeout=60), sender(found.files))
     assert visible(root) == {"a.py": b"1\n"}
     deploy(root, project)
