@@ -116,6 +116,6 @@ def _receive(channel: Channel, tree: Tree, plan: Plan, paths: list[str]) -> int:
 def _damaged(path: str) -> WorkerError:
     return WorkerError(
         "damaged",
-        f"{path} did not arrive as it was sent: what was read back has another size or sha256. Nothing went live; "
-        "look at the container's disk, then deploy again",
+        f"{path} did not arrive as it was read on the controller: what was read back has another size or sha256. "
+        "Nothing went live; deploy again, and look at the container's disk when that ends so, too",
     )
