@@ -90,10 +90,7 @@ def _take_place(store: Store, original: str, release: str, files: dict[str, dict
     if _is_copy(store, original, name, files):  # a run that then ended did it
         return True
     place = f"{release}/{name}"
-    there = {path[len(release) + 1 :]: info for path, info in walk(store.releases_fd, place)}
-    if not there or there.keys() != files.keys():
-        return False
-    if not all(as_listed(store, f"{release}/{path}", info, files[path]) for path, info in there.items()):
+    if not _is_whole(store, release, name, files):
         return False
     _lead_links(store, original, name, files)
     if not exchange(store.releases_fd, original, store.releases_fd, place):
@@ -102,6 +99,53 @@ def _take_place(store: Store, original: str, release: str, files: dict[str, dict
         os.rename(original, place, **_inside(store))
         os.rename(aside, original, **_inside(store))
     return True
+
+
+def _is_whole(store: Store, release: str, name: str, files: dict[str, dict[str, Any]]) -> bool:
+    """Whether the copy in a release is what the manifest says."""
+    there = {path[len(release) + 1 :]: info for path, info in walk(store.releases_fd, f"{release}/{name}")}
+    if not there or there.keys() != files.keys():
+        return False
+    return all(as_listed(store, f"{release}/{path}", info, files[path]) for path, info in there.items())
+
+
+def would_keep(store: Store, scratch: str) -> list[tuple[str, str]]:
+    """What :func:`hand_over` would move to ``kept``, as (label there, path below it); nothing is written."""
+    found = []
+    displaced, copies = f"{scratch}/{DISPLACED}", f"{scratch}/{_COPIES}"
+    for release in _names(store, displaced):
+        files = _adopted_files(store, release)
+        for name in _names(store, f"{displaced}/{release}"):
+            original, below = f"{displaced}/{release}/{name}", _below(files, name)
+            info = lstat(store.releases_fd, original)
+            if info is None or stat.S_ISLNK(info.st_mode):
+                continue
+            if _is_copy(store, original, name, below):
+                found += [(name, path) for path in _written_into(store, original, name, below)]
+            elif not _is_whole(store, release, name, below):
+                found.append((name, ""))
+    for release in _names(store, copies):
+        files = _adopted_files(store, release)
+        for name in _names(store, f"{copies}/{release}"):
+            below = _below(files, name)
+            found += [(name, path) for path in _written_into(store, f"{copies}/{release}/{name}", name, below)]
+    return found
+
+
+def _written_into(store: Store, copy: str, name: str, files: dict[str, dict[str, Any]]) -> list[str]:
+    """The paths in a copy, with their slash, that are no longer what the manifest says."""
+    return sorted(
+        path[len(copy) :]
+        for path, info in walk(store.releases_fd, copy)
+        if not (stat.S_ISDIR(info.st_mode) or _is_ours(store, copy, name, files, path, info))
+    )
+
+
+def _is_ours(
+    store: Store, copy: str, name: str, files: dict[str, dict[str, Any]], path: str, info: os.stat_result
+) -> bool:
+    entry = files.get(name + path[len(copy) :])
+    return entry is not None and as_listed(store, path, info, entry)
 
 
 def _is_copy(store: Store, original: str, name: str, files: dict[str, dict[str, Any]]) -> bool:
@@ -135,10 +179,6 @@ def _beside(original: str) -> str:
 def _drop_copy(store: Store, copy: str, name: str, files: dict[str, dict[str, Any]]) -> list[str]:
     """Remove a copy whose original took its place, but for what somebody wrote into it meanwhile."""
 
-    def ours(path: str, info: os.stat_result) -> bool:
-        entry = files.get(name + path[len(copy) :])
-        return entry is not None and as_listed(store, path, info, entry)
-
-    left = remove(store.releases_fd, copy, ours)
+    left = remove(store.releases_fd, copy, lambda path, info: _is_ours(store, copy, name, files, path, info))
     where = keep(store, copy, name) if left else ""
     return [where + path[len(copy) :] for path in left]

@@ -109,8 +109,10 @@ def _is_of_releases(path: str) -> bool:
 
 def predicted(store: Store, known: Listed, live: str | None, moved: list[str]) -> list[str]:
     """Where files will be that stay, as :func:`others_files` finds them when everything else is gone."""
-    stay = others_files(store)
-    taken = set(os.listdir(store.path(KEPT))) if os.path.isdir(store.path(KEPT)) else set[str]()
+    from .strays import predicted_kept
+
+    kept, taken = predicted_kept(store)
+    stay = [*others_files(store), *kept]
     for release in trees(store):
         left = not_listed(store, release, known, moved if release == live else [])
         if left:

@@ -101,6 +101,10 @@ def _predict(store: Store, params: dict[str, Any]) -> dict[str, Any]:
 
         switched.pruned = to_prune(store, plan.release, None, params["keep"])
         switched.foreign = predicted_foreign(store, plan.seen, None, switched.pruned)
+    else:
+        from .strays import predicted_kept
+
+        switched.foreign = predicted_kept(store)[0]
     return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
 
 

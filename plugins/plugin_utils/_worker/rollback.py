@@ -28,7 +28,7 @@ from .store import (
     require_writable,
     short_id,
 )
-from .strays import strays
+from .strays import predicted_kept, strays
 from .switch import Target, go_live, require_intact
 
 TYPE_CHECKING = False
@@ -59,7 +59,8 @@ def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
         _require_live(store)
         if params["check_mode"]:
             waits_for = predicted_wait(store)
-            return {**_to(store, params), "waits_for": waits_for}
+            done = _to(store, params)
+            return {**done, "waits_for": waits_for, "foreign": [*predicted_kept(store)[0], *done["foreign"]]}
     with Locked(params["root"], params["name"], params["who"], params["patience"], False, channel.waits) as store:
         _require_live(store)
         kept = clean(store)

@@ -11,8 +11,19 @@ import stat
 
 from .look import Look
 from .report import no_strays
-from .scratch import KEPT, fresh, handed_over, is_bytecode, is_mark, not_ours, walk
-from .store import Store
+from .scratch import (
+    DISPLACED,
+    KEPT,
+    RETIRED,
+    SCRATCH,
+    fresh,
+    handed_over,
+    is_bytecode,
+    is_mark,
+    not_ours,
+    walk,
+)
+from .store import Store, lstat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +56,41 @@ def strays(store: Store, seen: Look, release: str) -> dict[str, Any]:
     }
 
 
+def predicted_kept(store: Store) -> tuple[list[str], set[str]]:
+    """Where files will be that a run first keeps of those that did not end; and the names that ``kept`` then has."""
+    taken = set(os.listdir(store.path(KEPT))) if os.path.isdir(store.path(KEPT)) else set[str]()
+    found: list[str] = []
+    stages = (
+        sorted(name for name in os.listdir(store.releases_fd) if name.startswith(SCRATCH)) if store.exists() else []
+    )
+    for stage in stages:
+        retired = f"{stage}/{RETIRED}"
+        trees = [path for path, _info in walk(store.releases_fd, retired) if path.count("/") == 2]
+        for tree in trees:
+            release = tree.rpartition("/")[2]
+            ours = {path for path, _keeper in handed_over(store, tree, release)}
+            left = [f"/{path}" for path in not_ours(store, tree, release) if path not in ours]
+            found += _labelled(store, release, left, taken)
+        if lstat(store.releases_fd, f"{stage}/{DISPLACED}"):
+            from .hand_over import would_keep  # most runs displace nothing
+
+            labels: dict[str, list[str]] = {}
+            for name, path in would_keep(store, stage):
+                labels.setdefault(name, []).append(path)
+            for name, paths in labels.items():
+                found += _labelled(store, name, paths, taken)
+    return found, taken
+
+
+def _labelled(store: Store, label: str, paths: list[str], taken: set[str]) -> list[str]:
+    """Where paths, each empty or with its slash, are once they are kept under a fresh label."""
+    if not paths:
+        return []
+    label = fresh(label, taken)
+    taken.add(label)
+    return [store.path(KEPT, label) + path for path in paths]
+
+
 def predicted_foreign(store: Store, seen: Look, replaced: str | None, pruned: list[str]) -> list[str]:
     """Where files will be that are found in the tree of a release that is replaced, or pruned, and that are not ours.
 
@@ -52,15 +98,12 @@ def predicted_foreign(store: Store, seen: Look, replaced: str | None, pruned: li
     """
     if not store.exists():
         return []
-    taken = set(os.listdir(store.path(KEPT))) if os.path.isdir(store.path(KEPT)) else set[str]()
-    found, visible = [], seen.visible() if seen.to_keep() else {}
+    found, taken = predicted_kept(store)
+    visible = seen.visible() if seen.to_keep() else {}
     for release in [*([replaced] if replaced else []), *pruned]:
         kept = {path for path, _keeper in handed_over(store, release, release, pruned)}
         if release == seen.live:
             kept |= {path for path, entry in seen.verdict.drift.items() if entry and visible.get(path) is entry}
         left = [path for path in not_ours(store, release, release) if path not in kept]
-        if left:
-            label = fresh(release, taken)
-            taken.add(label)
-            found += [store.path(KEPT, label, path) for path in left]
+        found += _labelled(store, release, [f"/{path}" for path in left], taken)
     return found
