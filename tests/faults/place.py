@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -190,10 +191,9 @@ class Place:
             return [str(BIN / "trainops"), "deploy", *variable]
         return [str(BIN / "ansible-playbook"), "trainops.proxmox.deploy_training", *variable]
 
-    def start(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a deploy in a session of its own; what it prints goes to the file ``said``."""
+    def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "TRAINOPS_"))}
-        environment = {
+        return {
             **kept,
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_NOCOLOR": "1",
@@ -203,16 +203,28 @@ class Place:
             "PATH": f"{BIN}:{os.environ['PATH']}",
             MARK: str(self.folder),
         }
+
+    def start(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start a deploy in a session of its own; what it prints goes to the file ``said``."""
         with (self.folder / "said").open("wb") as output:
             return subprocess.Popen(
                 argv,
                 cwd=self.folder,
-                env=environment,
+                env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def start_in_terminal(self, argv: Sequence[str]) -> tuple[int, int]:
+        """Start a deploy as a person does; its process and the end of the terminal at which the person sits."""
+        environment = self._environment()
+        process, terminal = pty.fork()
+        if process == 0:
+            os.chdir(self.folder)
+            os.execve(argv[0], [*argv], environment)
+        return process, terminal
 
     def said(self) -> str:
         """What the last command printed."""

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -47,6 +48,42 @@ def test_every_fault_says_its_words(lab: Lab) -> None:
     with tempfile.TemporaryDirectory(prefix="tf-") as folder, ThreadPoolExecutor(len(VMIDS)) as pool:
         found = [line for lines in pool.map(lambda vmid: _rows_of(lab, vmid, Path(folder)), VMIDS) for line in lines]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "words"),
+    [
+        ("ansible-playbook", 99, "User interrupted execution"),
+        ("trainops", 130, "trainops: canceled, nothing of it goes"),
+    ],
+)
+def test_ctrl_c_at_a_terminal(lab: Lab, program: str, status: int, words: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="tf-") as folder, Place(lab, 200, Path(folder) / "200") as place:
+        old = place.next_stamp()
+        assert place.deploy("disk") == 0, place.said()
+        new = place.next_stamp()
+        come = BeforeStep(place.container, place.seen(FOLDER), _STEP)
+        process, terminal = place.start_in_terminal(place.command("disk", program))
+        until(come.reached, "the middle of the release")
+        os.write(terminal, b"\x03")
+        come.go_on()
+        shown = _all_of(terminal)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == status, shown
+        assert words in shown
+        until(lambda: not place.started_here(), "the end of what the command started")
+        assert place.live("disk") in (old, new)
+        assert place.deploy("disk") == 0, place.said()
+        assert (place.live("disk"), place.leftovers("disk")) == (new, [])
+
+
+def _all_of(terminal: int) -> str:
+    """What a terminal shows until nobody has it any more."""
+    shown = b""
+    with contextlib.suppress(OSError):  # that is how the end of a terminal reads
+        while data := os.read(terminal, 4096):
+            shown += data
+    os.close(terminal)
+    return shown.decode(errors="replace")
 
 
 def _rows_of(lab: Lab, vmid: int, folder: Path) -> list[str]:
