@@ -26,6 +26,8 @@ from tests.faults.plan import trials
 from tests.faults.table import FAULTS, Outcome, problems, row, table
 from tests.faults.told import EITHER, NODE, PAGE, ROWS, Told, page
 
+pytestmark = pytest.mark.timeout(1800)  # a busy machine takes many times as long, and each fault has its own deadline
+
 _BY_NAME = {kind.name: kind for kind in KINDS}
 _STEP = 20  # of a worker that writes 13 files: files are written, none is live
 _SLOW = ("link silent", "container frozen")  # the rows of the page have them

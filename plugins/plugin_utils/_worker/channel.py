@@ -11,6 +11,7 @@ big-endian length and that many bytes, ended by length 0, or by :data:`ABORT` wh
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import importlib
 import json
@@ -142,8 +143,9 @@ class Channel:
         An operation that is busy leaves what comes unread: then more of it than before is a sign, and so is much, since
         a pipe that is full takes no more.
         """
-        waiting = array.array("i", [0])
-        fcntl.ioctl(self._incoming.fileno(), termios.FIONREAD, waiting)
+        waiting = array.array("i", [_MUCH])
+        with contextlib.suppress(OSError):  # an end that cannot tell
+            fcntl.ioctl(self._incoming.fileno(), termios.FIONREAD, waiting)
         if waiting[0] != self._unread or waiting[0] >= _MUCH:
             self._unread, self._grew = waiting[0], time.monotonic()
         return max(self._grew, float(getattr(self._incoming.raw, "heard", time.monotonic())))
