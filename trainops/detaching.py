@@ -19,18 +19,9 @@ def of_a_follower(words: Sequence[str], options: Mapping[str, Any]) -> str:
 
 def of_a_launch(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:
     """A launch: what was started by then, and of which hosts that is not known."""
-    started = _started(interrupt)
-    unknown = [] if not isinstance(interrupt, Interrupted) else _unknown(interrupt, started)
-    parts = []
-    if started:
-        goes_on = ", ".join(f"{run} on {host}" for host, run in started.items())
-        runs = set(started.values())
-        back = _command("logs -f", [*runs, *words] if len(runs) == 1 else words, options)
-        parts.append(f"detached, nothing was stopped: {goes_on} {'goes' if len(started) == 1 else 'go'} on")
-        parts.append(f"to come back: {back}")
-    if unknown:
-        look = _command("status", words, options)
-        parts.append(f"whether a run was started on {', '.join(unknown)} is not known: {look} tells")
+    parts = _of_runs(words, options, interrupt)
+    if _started(interrupt):
+        parts[0] = f"detached, nothing was stopped: {parts[0]}"
     return "; ".join(parts) or "canceled, nothing was started"
 
 
@@ -47,7 +38,24 @@ def of_a_release(words: Sequence[str], options: Mapping[str, Any], interrupt: Ba
     if unknown and not options.get("check_mode"):
         look = _command("status", words, options)
         parts.append(f"on {', '.join(unknown)} what was live or what was to be is live, and all of it: {look} tells")
-    return "; ".join(["canceled, nothing of it goes on", *(parts or ["nothing was changed"])])
+    runs = _of_runs(words, options, interrupt)  # with training_launch a deploy starts them too
+    first = "canceled" if runs else "canceled, nothing of it goes on"
+    return "; ".join([first, *(parts + runs or ["nothing was changed"])])
+
+
+def _of_runs(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> list[str]:
+    """What goes on, how to come back to it, and of which hosts it is not known whether a run was started."""
+    started, parts = _started(interrupt), []
+    unknown = _unknown(interrupt, started) if isinstance(interrupt, Interrupted) else []
+    if started:
+        goes_on = ", ".join(f"{run} on {host}" for host, run in started.items())
+        runs = set(started.values())
+        back = _command("logs -f", [*runs, *words] if len(runs) == 1 else words, options)
+        parts += [f"{goes_on} {'goes' if len(started) == 1 else 'go'} on", f"to come back: {back}"]
+    if unknown:
+        look = _command("status", words, options)
+        parts.append(f"whether a run was started on {', '.join(unknown)} is not known: {look} tells")
+    return parts
 
 
 def _started(interrupt: BaseException) -> dict[str, str]:

@@ -136,7 +136,7 @@ def launch(
     ``command``, or ``script`` with ``args``, says what to run, instead of the inventory; ``like`` an earlier run
     (``r1``) whose command and environment are used again, whatever the inventory says by now. ``gpus`` are a number of
     them, indexes, UUIDs or a JMESPath expression; 0 for none. ``follow`` returns when the run has shown a sign of life
-    (``training_until``, by default the first values in its log) or has died; otherwise it returns when the run has
+    (``training_until``, by default the first values in its log) or is over; otherwise it returns when the run has
     started.
 
     The step ``run`` of each host's result has the run's id in ``values["run"]``. Arguments, options and errors as those

@@ -138,7 +138,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (here / "ansible.cfg").write_text("[defaults]\ninventory = inventory.yml\n")
     for _node, vmid in PLACES.values():
         inside(vmid, ["mkdir", "-p", f"/srv/{here.name}"])
-    assert run(here, "deploy", "-e", "training_gpus=")[0] == 0
+    assert run(here, "deploy")[0] == 0
     yield here
     run(here, "stop", "all", "--patience", "0")
     for _node, vmid in PLACES.values():

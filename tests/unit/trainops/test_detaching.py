@@ -96,3 +96,11 @@ def test_an_interrupted_release_says_where_it_was_done(events: tuple[dict[str, A
 
 def test_an_interrupt_before_anything_ran_changed_nothing() -> None:
     assert of_a_release([], OPTIONS, KeyboardInterrupt()) == "canceled, nothing was changed"
+
+
+def test_a_deploy_that_launches_says_what_it_started() -> None:
+    said = of_a_release([], OPTIONS, interrupted(BEGUN, STARTED))
+    assert said == "canceled; r1 on ct200 goes on; to come back: trainops logs -f r1"
+    assert of_a_release([], OPTIONS, interrupted(BEGUN)).startswith(
+        "canceled; whether a run was started on ct200 is not"
+    )
