@@ -181,7 +181,7 @@ SHOW = "- {name: Say, ansible.builtin.debug: {msg: '%s'}}"
         ),
         (["why", "r3"], "why_training", "training_run training_name", "r3 -"),
         (["status", "--name", "demo"], "training_status", "training_name training_python", "demo -"),
-        (["status", "--history", "7"], "training_status", "training_history", "7"),
+        (["status", "--history", "7"], "training_status", "training_history training_name", "7 -"),
         (["diff", "--name", "demo"], "diff_training", "training_name training_python", "demo -"),
         (["launch"], "launch_training", "training_watch training_like training_gpus", "True - -"),
         (
