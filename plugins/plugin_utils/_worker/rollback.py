@@ -12,7 +12,7 @@ from .adopt import new_name
 from .channel import WorkerError
 from .history import settle, settled
 from .lock import Locked
-from .look import look, verify
+from .look import Verdict, look, verify
 from .names import mend_links, predicted_wait, refuse_mounts
 from .report import Switched, read_text, result, texts
 from .scratch import Scratch, clean, standing, write_manifest
@@ -87,6 +87,8 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
         raise WorkerError("unknown-release", f"{gone}; the last activations: {_history(records, there)}")
     files = _as_found(store, release, manifest, params["check_mode"])
     seen = look(store, files, repair=not params["check_mode"], adopt_folders=params["adopt_folders"])
+    if release == seen.live and files is not manifest["files"]:
+        seen.verdict = Verdict(files)  # in check mode the manifest does not say so yet
     before = texts(store, seen, files) if params["want_diff"] else None
     source = _source(records, release)
     switched = Switched()

@@ -81,6 +81,17 @@ def test_what_is_not_there_is_named_with_what_is(tmp_path: Path, to: str) -> Non
     assert f"1 is {release_id(rows(A))[:7]}" in error.message
 
 
+def test_to_what_was_adopted_and_is_live_takes_what_is_in_it_now(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": "old\n"})
+    deploy(tmp_path, A)
+    roll_back(tmp_path, "adopted")
+    write(tmp_path, {"train.py": "went on\n"})
+    predicted = roll_back(tmp_path, "adopted", check_mode=True)
+    assert predicted == roll_back(tmp_path, "adopted")
+    assert (predicted["changed"], predicted["adopted"], predicted["drift"]) == (False, None, [])
+    assert visible(tmp_path)["train.py"] == b"went on\n"
+
+
 def test_what_was_removed_is_said_to_be(tmp_path: Path) -> None:
     for number in range(4):
         deploy(tmp_path, {"train.py": f"{number}\n"}, keep=2)
