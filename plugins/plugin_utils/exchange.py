@@ -301,7 +301,7 @@ def _ask(reader: Reader, status: int | None) -> str:
     """What to look at when a worker was lost in the middle of its work."""
     if reader.broken == NO_SIGN:
         return "is the container frozen, or the link to its node down? Run again when it is not"
-    if status == 128 + signal.SIGKILL:
+    if not reader.broken and status == 128 + signal.SIGKILL:
         return "was the container stopped, or its memory used up (dmesg on the node)? Run again"
     return "run again"
 

@@ -271,7 +271,7 @@ class Place:
 
     # --- afterwards ---------------------------------------------------------------------------------------------------
 
-    def leftovers(self, root: str, seconds: float = 20) -> list[str]:
+    def leftovers(self, root: str, seconds: float = 60) -> list[str]:
         """What of earlier deploys is still there once it has had some seconds to go."""
         with contextlib.suppress(TimeoutError):
             until(lambda: not self._running(), "the end of all processes", seconds)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PACKAGE = "trainops_worker"
-BOOT_SECONDS = 90  # for the worker's own sources to arrive; the controller waits 60 s for the first word
+BOOT_SECONDS = 40  # without a byte of the worker's own sources
 
 
 class _Memory:
@@ -66,6 +66,20 @@ class Incoming(io.FileIO):
         return count
 
 
+def _sources(incoming: io.BufferedReader[Any]) -> bytes:
+    """The worker's sources. This process ends where nothing more comes: the link may have fallen silent."""
+    signal.alarm(BOOT_SECONDS)
+    size, data = int(incoming.readline()), b""
+    while len(data) < size:
+        signal.alarm(BOOT_SECONDS)  # anew, and its default action is the end
+        piece = incoming.read1(size - len(data))
+        if not piece:
+            sys.exit(3)
+        data += piece
+    signal.alarm(0)
+    return data
+
+
 def _start() -> None:
     if sys.version_info < (3, 9):  # noqa: UP036 - this line is for those who name an older one
         sys.exit(f"this is Python {sys.version_info[0]}.{sys.version_info[1]}")
@@ -76,10 +90,7 @@ def _start() -> None:
     os.dup2(null, 1)
     sys.path[:] = [entry for entry in sys.path if entry]
     sys.dont_write_bytecode = True
-    signal.alarm(BOOT_SECONDS)  # its default action ends this process: a link may have fallen silent
-    size = int(incoming.readline())
-    sys.meta_path.insert(0, _Memory(json.loads(zlib.decompress(incoming.read(size)))))
-    signal.alarm(0)
+    sys.meta_path.insert(0, _Memory(json.loads(zlib.decompress(_sources(incoming)))))
     from trainops_worker.channel import serve  # type: ignore[import-not-found] # it exists from here on
 
     serve(incoming, outgoing, nonce=sys.argv[1], deadline=float(sys.argv[2]))

@@ -21,6 +21,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import hops, reader, sender
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.boot import BOOT_SECONDS
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import ConnectionLost, Frame, Request, exchange
@@ -209,6 +210,19 @@ def test_a_worker_that_hears_nothing_leaves(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(reader, "BEAT_SECONDS", 600.0)
     with pytest.raises(ConnectionLost, match="without a result"):
         exchange(LOCAL, Request("wait", {}, python=sys.executable, quiet=1), lambda _frame: [])
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_worker_whose_sources_stop_coming_leaves(python: str) -> None:
+    boot, packed = module._worker()
+    quick = boot.replace(f"BOOT_SECONDS = {BOOT_SECONDS}", "BOOT_SECONDS = 1")
+    assert quick != boot
+    with subprocess.Popen([python, "-c", quick, "word", "600"], stdin=subprocess.PIPE) as worker:
+        if worker.stdin is None:
+            pytest.fail("no pipe")
+        worker.stdin.write(packed[: len(packed) // 2])
+        worker.stdin.flush()
+        assert worker.wait(60) == -signal.SIGALRM
 
 
 @pytest.mark.parametrize("python", PYTHONS)
