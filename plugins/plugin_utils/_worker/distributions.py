@@ -20,6 +20,7 @@ _SECONDS = 1.0
 _INFO = re.compile(r"(?P<name>.+?)(?:-(?P<version>\d[^-]*?|v\d[^-]*?))?(?:-py\d[\d.]*)?\.(?:dist|egg)-info")
 _DRIVER = re.compile(r"Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 _MOST = 200
+_WORDS = "words of the command"
 _HIDDEN = "\0"  # before a digest, which stands for a value that was not written down
 
 
@@ -81,6 +82,9 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[dict[str, s
     out.
     """
     old, new = _comparable(before), _comparable(now)
+    if old["command"] != new["command"]:  # that tells enough
+        old.pop(_WORDS, None)
+        new.pop(_WORDS, None)
     rows = [
         {"what": what, "before": _told(old.get(what)), "now": _told(new.get(what), old.get(what))}
         for what in [*new, *(what for what in old if what not in new)]
@@ -104,7 +108,7 @@ def _comparable(record: dict[str, Any]) -> dict[str, str | None]:
         if value is not None and not name.startswith(("TRAINOPS_", "CUDA_VISIBLE_DEVICES"))
     }
     hidden = {
-        "words of the command" if name == "command" else name: _HIDDEN + found
+        _WORDS if name == "command" else name: _HIDDEN + found
         for name, found in sorted((record.get("digests") or {}).items())
     }
     wanted = record.get("wanted") or {}
@@ -118,7 +122,7 @@ def _comparable(record: dict[str, Any]) -> dict[str, str | None]:
         "python": record.get("python"),
         **(record.get("distributions") or {}),
         "command": shlex.join(words),
-        "gpus": ",".join(str(gpu["index"]) for gpu in record.get("gpus") or []),
+        "gpus": ",".join(str(gpu["index"]) for gpu in record.get("gpus") or []) or "none",
         **environment,
         **hidden,
     }

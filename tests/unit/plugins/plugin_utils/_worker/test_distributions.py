@@ -77,8 +77,19 @@ def test_everything_else_is() -> None:
         ("torch", "2.11.0", "2.12.0"),
         ("new", None, "3"),
         ("command", "train.py --lr 1", "torchrun 'a b'"),
-        ("gpus", "0", ""),
+        ("gpus", "0", "none"),
         ("environment B", None, "2"),
         ("gone", "1", None),
         ("environment A", "1", None),
     ]
+
+
+def test_hidden_words_are_told_only_where_the_rest_is_the_same() -> None:
+    before, other = record(digests={"command": "a"}), {"command": None, "script": "train.py", "args": ["--n", "1"]}
+    hidden = ("words of the command", "one that is not shown", "another that is not shown")
+    for now, rows in (
+        (record(digests={"command": "b"}), [hidden]),
+        (record(digests={"command": "a"}), []),
+        (record(digests={}, wanted=other), [("command", "train.py --lr 1", "train.py --n 1")]),
+    ):
+        assert [(one["what"], one["before"], one["now"]) for one in differences(before, now)] == rows
