@@ -49,9 +49,9 @@ options:
     description:
       - V(released) makes O(project) live.
       - V(rolled_back) makes an earlier release live again, after every file of it was compared with its manifest.
-      - V(compared) changes nothing. It says what was changed, added or removed by hand in the live release and under its
-        names in O(root), and, with O(project), how the project on the controller differs from what is live. Both are
-        told by content and against the release as it was made.
+      - V(compared) changes nothing. It says what was changed, added or removed by hand in the live release and under
+        its names in O(root), and, with O(project), how the project on the controller differs from what is live. Both
+        are told by content and against the release as it was made.
       - V(ejected) turns the links in O(root) into plain files and folders with what is live, and then removes
         C(.trainops/NAME) with all releases, V(adopted) among them, and C(.trainops) when no other project is there.
         The logs and records of runs are yours and stay, in C(.trainops/NAME/runs). It is refused while a run lives.
@@ -143,8 +143,8 @@ attributes:
       it was made.
     support: full
 notes:
-  - What differs by hand lies in the release (O(state=compared) says where), or in O(root) in place of a link, such as what
-    an editor puts there that writes a new file. Runs read the release, other programs what is in O(root). What was
+  - What differs by hand lies in the release (O(state=compared) says where), or in O(root) in place of a link, such as
+    what an editor puts there that writes a new file. Runs read the release, other programs what is in O(root). What was
     released of a file that was changed by hand is shown as far as another release or the project still has its text.
   - Names in O(root) that belong to another project, to another tool (a link that leads elsewhere), or that are mount
     points, are refused by name before anything travels. So is a folder that holds the Python in use, and a lack of
@@ -348,7 +348,8 @@ by_hand:
       type: dict
     after:
       description: >-
-        What is there instead. Null where there is nothing. C(sha256) is null where the size alone shows that it differs.
+        What is there instead. Null where there is nothing. C(sha256) is null where the size alone shows that it
+        differs.
       type: dict
 in_project:
   description: How the project differs from what was released. Null without O(project).
