@@ -14,6 +14,7 @@ from typing import Any
 from . import api, faults, processes, spec
 from .errors import LabError
 from .link import link
+from .quota import quota
 
 #: What `kill` strikes on the way into a container.
 _ON_THE_WAY = {"login": processes.sessions, "attach": processes.attaches, "worker": processes.workers}
@@ -34,6 +35,7 @@ def add(verbs: Any) -> None:
     one.add_argument("--size", type=int, default=0, metavar="BYTES", help="of so many bytes")
     one.add_argument("--inodes", type=int, default=0, help="of so many inodes")
     one.add_argument("--read-only", action="store_true", help="that cannot be written")
+    one.add_argument("--quota", type=int, metavar="BYTES", help="with much room, of which so many bytes may be used")
     one.add_argument("--full", choices=["bytes", "inodes"], help="of which nothing is left")
     one = _kind(kinds, "pct", "node", "a node's pct that is slow or broken")
     one.add_argument("--match", default="", metavar="WORDS", help='only for command lines with "push 200", say')
@@ -116,7 +118,10 @@ def _of_container(container: api.Container, options: argparse.Namespace) -> Iter
     elif options.kind == "disk":
         with contextlib.ExitStack() as stack:
             sizes = {"size": options.size, "inodes": options.inodes, "read_only": options.read_only}
-            stack.enter_context(faults.disk(container, options.folder, **sizes))
+            if options.quota:
+                stack.enter_context(quota(container, options.folder, options.quota))
+            else:
+                stack.enter_context(faults.disk(container, options.folder, **sizes))
             if options.full:
                 stack.enter_context(faults.full(container, options.folder, options.full))
             yield f"{options.folder} in {vmid} is a disk of its own, until Ctrl-C"

@@ -28,6 +28,7 @@ _PROGRAMS = {
     "setsid": "util-linux",
     "mount": "mount",
     "ip": "iproute2",
+    "mkfs.btrfs": "btrfs-progs",
     "lxc-start": "lxc",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",

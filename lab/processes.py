@@ -50,6 +50,15 @@ def workers(container: Container) -> list[int]:
     return [pid for pid in inside if any(_WORKER in word for word in command_line(pid))]
 
 
+def init(container: Container) -> int | None:
+    """The first process of a container; None when it does not run."""
+    for pid in cgroups.members(f"{container.node.cgroup}/lxc/{container.vmid}"):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/status").read_text().partition("NSpid:")[2].split("\n")[0].split()[-1] == "1":
+                return pid
+    return None
+
+
 def _on_node(container: Container) -> dict[int, list[bytes]]:
     """The command lines on the node that have the container's vmid and are of our way into it."""
     vmid = str(container.vmid).encode()

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from lab import cgroups, faults, processes
+from lab import faults, processes
 from lab.api import Lab
 from lab.holding import DIE_WITH_PARENT
 from lab.link import Link, link
@@ -128,11 +128,8 @@ class Place:
 
     def seen(self, path: str) -> Path:
         """A path in the running container as it is reached from this machine."""
-        for pid in cgroups.members(f"{self.container.node.cgroup}/lxc/{self.container.vmid}"):
-            with contextlib.suppress(OSError):
-                status = Path(f"/proc/{pid}/status").read_text()
-                if status.partition("NSpid:")[2].split("\n")[0].split()[-1] == "1":
-                    return Path(f"/proc/{pid}/root{path}")
+        if pid := processes.init(self.container):
+            return Path(f"/proc/{pid}/root{path}")
         raise FileNotFoundError(f"container {self.container.vmid} does not run")
 
     def reads(self) -> int:

@@ -18,6 +18,7 @@ import pytest
 
 from lab import faults
 from lab.api import Lab, bring_up
+from lab.quota import quota
 from tests.faults.__main__ import VMIDS, interrupted
 from tests.faults.kinds import KINDS, Blow
 from tests.faults.moments import BeforeStep
@@ -150,6 +151,9 @@ def _state(place: Place, name: str) -> Iterator[None]:
         container.run(["mount", "-o", "remount,ro", small]).check_returncode()
         yield
         container.run(["mount", "-o", "remount,rw", small]).check_returncode()
+    elif name == "quota":
+        with quota(container, small, 150_000):
+            yield
     elif name == "pct":
         with faults.pct(container.node, match="exec", exit=2, stderr="Can't locate PVE/CLI/pct.pm in @INC\n"):
             yield

@@ -115,6 +115,13 @@ ROWS = (
         given=True,
     ),
     Told(
+        "The quota is used up",
+        "quota",
+        "below /root: Disk quota exceeded: the quota is used up: free space or raise it",
+        2,
+        given=True,
+    ),
+    Told(
         "The file system is read-only",
         "read-only",
         "below /root: Read-only file system: its file system is mounted read-only: remount it, or choose another "
