@@ -67,14 +67,14 @@ class BeforeStep:
     def __init__(self, container: Container, folder: Path, count: int) -> None:
         self._container = container
         self._folder = folder
+        self._held: list[int] = []
         self._forget("steps", "held")
         (folder / "point").write_text(str(count))
 
     def reached(self) -> bool:
-        return (self._folder / "held").exists() and bool(self._held())
-
-    def _held(self) -> list[int]:
-        return [pid for pid in processes.workers(self._container) if processes.is_stopped(pid)]
+        if (self._folder / "held").exists():
+            self._held = [pid for pid in processes.workers(self._container) if processes.is_stopped(pid)]
+        return bool(self._held)
 
     def _forget(self, *names: str) -> None:
         for name in names:
@@ -83,4 +83,4 @@ class BeforeStep:
 
     def go_on(self) -> None:
         self._forget("point", "held")
-        processes.kill(self._held(), signal.SIGCONT)
+        processes.kill(self._held, signal.SIGCONT)  # of a frozen container too, where it counts later
