@@ -116,19 +116,22 @@ def run_playbook(
         canceled=cancel.is_set if cancel else lambda: False,
         environment=_environment(color),
     )
-    started = time.monotonic()
-    found = _Events(on_output)
-    try:
-        rc, aborted = _run(order, found)
-    except KeyboardInterrupt as interrupt:
-        ending = Ending(None, Reason.CANCELED, time.monotonic() - started)
-        so_far = read_result(found.all, ending, order.playbook, check)
-        raise Interrupted(so_far, under_way(found.all)) from interrupt
-    events = found.all
-    result = read_result(events, Ending(rc, aborted, time.monotonic() - started), order.playbook, check)
+    result = _result(order, _Events(on_output), check)
     if result.rc == 1 and not result.hosts and order.playbook in result.message and _NOT_FOUND in result.message:
         raise PlaybookNotFound(f"there is no playbook {order.playbook}: is its collection installed?")
     return result
+
+
+def _result(order: _Order, events: _Events, check: bool) -> Result:
+    """What a run came to. Raises Interrupted with what had come of it by then."""
+    started = time.monotonic()
+    try:
+        rc, aborted = _run(order, events)
+    except KeyboardInterrupt as interrupt:
+        ending = Ending(None, Reason.CANCELED, time.monotonic() - started)
+        so_far = read_result(events.all, ending, order.playbook, check)
+        raise Interrupted(so_far, under_way(events.all)) from interrupt
+    return read_result(events.all, Ending(rc, aborted, time.monotonic() - started), order.playbook, check)
 
 
 def find_playbook(name: str, cwd: Path) -> str:
