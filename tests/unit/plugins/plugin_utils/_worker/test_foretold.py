@@ -32,6 +32,8 @@ PROJECTS: tuple[Files, ...] = (
 )
 SHARED = ((), (), (), ("data",), ("conf",))
 Step = tuple[Any, ...]
+# A file beside the root, in the test's own folder: what is done by hand below follows links.
+OUTSIDE = "outside"
 
 
 # What may happen to a root. Each takes the root and what was drawn for it, and does what it can.
@@ -103,6 +105,8 @@ def planted(root: Path, path: str, kind: str) -> None:
             os.mkfifo(root / path)
         elif kind == "folder":
             write(root, {f"{path}/mine": "m\n"})
+        elif kind == OUTSIDE:
+            (root / path).symlink_to(root.parent / OUTSIDE)
         else:
             (root / path).symlink_to(kind)
 
@@ -133,7 +137,7 @@ def in_an_old_release(root: Path, number: int, path: str, content: str) -> None:
 
 paths = st.sampled_from((*NAMES, "conf/a.yml", "conf/new", "train.py/x", "run.sh", "notes"))
 projects = st.sampled_from(PROJECTS)
-kinds = st.sampled_from(("pipe", "folder", "/etc/passwd", "nowhere", ".trainops/x/y/z"))
+kinds = st.sampled_from(("pipe", "folder", OUTSIDE, "nowhere", ".trainops/x/y/z"))
 cuts = st.integers(1, 140)
 to = st.sampled_from((None, "1", "2", "adopted", "edited", "99"))
 inside = ("", "/current", "/activations", "/lock", "/releases", "/kept", "/releases/ID", "/releases/ID.json")
@@ -150,9 +154,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just(renamed_over), paths),
     st.tuples(st.just(removed), paths),
     st.tuples(st.just(a_mode), paths, st.sampled_from((0o600, 0o755, 0o4755))),
-    st.tuples(
-        st.just(planted), paths, st.sampled_from(("pipe", "folder", "/etc/passwd", "nowhere", ".trainops/x/y/z"))
-    ),
+    st.tuples(st.just(planted), paths, kinds),
     st.tuples(st.just(of_another_project), st.sampled_from(NAMES), st.booleans()),
     st.tuples(st.just(lost), st.sampled_from(ours)),
     st.tuples(
@@ -209,6 +211,7 @@ def test_check_mode_tells_the_truth_whatever_was_there(history: list[Step], oper
     with in_memory() as folder:
         root = folder / "root"
         root.mkdir()
+        (folder / OUTSIDE).write_text("o\n")
         write(root, {"theirs/data.bin": "d", "theirs/deep/log": "l", "theirs.txt": "t"})
         (root / "theirs.link").symlink_to("nowhere")
         os.mkfifo(root / "theirs/pipe")
