@@ -136,7 +136,7 @@ def _status(returncode: int | None) -> str:
 # What the tools that enter a container print when they could not; a command's own exit status says nothing then.
 _NOT_ENTERED = re.compile(
     r"^lxc-attach: |^trainops-enter: |^container '\d+' not running|^Configuration file '|^sudo: |^can't lock file"
-    "|not allowed to",
+    r"|not allowed to|^ipcc_send_rec\[|^Unable to load access control list|^Can't locate \S+\.pm in @INC",
     re.M,
 )
 

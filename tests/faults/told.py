@@ -24,7 +24,7 @@ class Told:
     """A row: what happened, in whose hands, and what the command then says.
 
     ``fault`` is the name of a kind of interruption, or of a state that is there from the start (``given``). ``message``
-    is what stands behind the words of host and step; an ellipsis stands for ssh's own words, which differ. ``end`` is
+    is what stands behind the words of host and step; an ellipsis stands for what differs from time to time. ``end`` is
     when the command ends, counted from the fault.
     """
 
@@ -79,7 +79,7 @@ ROWS = (
     Told("The ssh client is killed", "ssh", _LOST, 4, live=EITHER),
     Told("ssh's shared connection is killed", "ssh's shared connection", _LOST, 4, live=EITHER),
     Told("The login on the node is killed", "login on the node", _LOST, 4, live=EITHER),
-    Told("lxc-attach on the node is killed", "lxc-attach on the node", _KILLED, 4, live=EITHER),
+    Told("lxc-attach on the node is killed", "lxc-attach on the node", f"{_KILLED}. It said: Killed", 4, live=EITHER),
     Told("The worker in the container is killed", "worker in the container", _KILLED, 4),
     Told("The link to the node is cut", "link cut", _LOST, 4, live=EITHER),
     Told("The link falls silent", "link silent", _SILENT, 4, "after 30 s of silence", EITHER, vmid=210, slow=True),
@@ -95,22 +95,22 @@ ROWS = (
     Told(
         "The inodes get used up",
         "no inodes left",
-        "below /root: No space left on device: free space or inodes on its file system",
+        "below /root (…): No space left on device: free space or inodes on its file system",
         2,
     ),
     Told(
         "There is no room for the release",
         "bytes",
-        "/root has 0 B free, the release needs 372.4 kB: free space there, or lower training_keep_releases (old "
-        "releases are in /root/.trainops/demo/releases)",
+        "/root has … free, the release needs …: free space there, or lower training_keep_releases (old releases are in "
+        "/root/.trainops/demo/releases)…",
         2,
         given=True,
     ),
     Told(
         "There are not enough inodes",
         "inodes",
-        "/root has 0 inodes free, the release needs 31: free space there, or lower training_keep_releases (old "
-        "releases are in /root/.trainops/demo/releases)",
+        "/root has … inodes free, the release needs …: free space there, or lower training_keep_releases (old releases "
+        "are in /root/.trainops/demo/releases)…",
         2,
         given=True,
     ),
@@ -167,8 +167,8 @@ ROWS = (
     Told(
         "pct on the node is broken",
         "pct",
-        f"node -> container: pct could not run a command in container 200 on root@{NODE}: Can't locate "
-        "PVE/CLI/pct.pm in @INC",
+        f"node -> container: pct could not run a command in container 200 on root@{NODE}: Unable to load access "
+        "control list: Connection refused",
         4,
         given=True,
         vmid=210,
@@ -196,7 +196,7 @@ _HEAD = f"""\
 
 What a deploy says when something is taken away from it, tried on the repository's lab: node pve1 is {NODE}, the
 container is 200, training_root is /root. A test has every fault and compares the words; this page is written from its
-table by `make docs`. An ellipsis stands for ssh's own words, which differ from one time to the next.
+table by `make docs`. An ellipsis stands for ssh's own words, a file's name or a number, which differ from one time to the next.
 
 Unless the line says that the fault was there from the start, it comes in the middle of the release, while files are
 written in the container: the moment at which most is unfinished.

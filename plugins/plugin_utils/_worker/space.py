@@ -83,7 +83,9 @@ def make_room(store: Store, size: int, count: int, surplus: list[str]) -> tuple[
         os.unlink(f"{release}.json", dir_fd=store.releases_fd)
     error = shortage(store, size, count)
     if error:
-        raise WorkerError(
-            error.code, f"{error.message}; {len(surplus)} old releases were removed already", **error.details
-        )
+        raise WorkerError(error.code, f"{error.message}; {_removed(len(surplus))} removed already", **error.details)
     return surplus, foreign
+
+
+def _removed(count: int) -> str:
+    return f"{count} old releases were" if count != 1 else "1 old release was"

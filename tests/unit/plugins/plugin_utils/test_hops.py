@@ -73,6 +73,21 @@ def test_only_a_connection_that_was_closed_early_is_worth_another_try() -> None:
     assert [code for code, retry in texts.items() if retry] == ["connection-lost"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ipcc_send_rec[1] failed: Connection refused\nUnable to load access control list: Connection refused",
+        "Can't locate PVE/CLI/pct.pm in @INC (you may need to install it) at /usr/sbin/pct line 6.",
+    ],
+)
+def test_a_pct_that_is_broken_is_not_taken_for_the_python_in_the_container(text: str) -> None:
+    report = Report(facts={"enter": "pct", "left": "255"}, text=text)
+    assert ending(report) is None
+    failure = explain(200, LOGIN, 255, report)
+    assert failure.message.startswith("node -> container: pct could not run a command in container 200")
+    assert failure.message.endswith(text.splitlines()[-1])
+
+
 def test_an_ssh_that_was_killed_is_told_by_its_signal() -> None:
     failure = explain(200, LOGIN, -9, Report(facts={"enter": "lxc-attach"}))
     assert failure.message.endswith("then run again. ssh said: nothing (signal 9 ended it)")
