@@ -130,7 +130,7 @@ ROWS = (
         given=True,
     ),
     Told(
-        "The container is stopped already",
+        "The container is stopped",
         "stopped",
         f"node -> container: on pve1 (root@{NODE}) container 200 is stopped: start it with pct start 200",
         4,
@@ -138,7 +138,7 @@ ROWS = (
         vmid=201,
     ),
     Told(
-        "The container is frozen already",
+        "The container is frozen",
         "frozen",
         f"node -> container: on pve1 (root@{NODE}) container 200 is frozen (suspended, or being backed up): resume it "
         "with lxc-unfreeze -n 200",
@@ -180,7 +180,8 @@ ROWS = (
 def page() -> str:
     """The text of docs/faults.md."""
     rows = [
-        f"| {one.what} | {one.message or 'nothing more'} | {one.end}, {_status(one)} | {one.live} |" for one in ROWS
+        f"| {one.what}{', from the start' * one.given} | {one.message or 'nothing more'} | {one.end}, {_status(one)} | {one.live} |"
+        for one in ROWS
     ]
     return "\n".join(
         [_HEAD, "| when | what it says | it ends | live then |", "| --- | --- | --- | --- |", *rows, "", _TAIL]
@@ -196,10 +197,10 @@ _HEAD = f"""\
 
 What a deploy says when something is taken away from it, tried on the repository's lab: node pve1 is {NODE}, the
 container is 200, training_root is /root. A test has every fault and compares the words; this page is written from its
-table by `make docs`. An ellipsis stands for ssh's own words, a file's name or a number, which differ from one time to the next.
+table by `make docs`. An ellipsis stands for ssh's own words, a file's name or a number.
 
-Unless the line says that the fault was there from the start, it comes in the middle of the release, while files are
-written in the container: the moment at which most is unfinished.
+A fault comes in the middle of the release, while files are written in the container and most is unfinished, unless it
+says "from the start".
 """
 _TAIL = """\
 Whatever the fault was, the next deploy is an ordinary one: start it when the container can be reached again. It removes
