@@ -180,12 +180,16 @@ ROWS = (
 def page() -> str:
     """The text of docs/faults.md."""
     rows = [
-        f"| {one.what}{', from the start' * one.given} | {one.message or 'nothing more'} | {one.end}, {_status(one)} | {one.live} |"
+        [
+            one.what + ", from the start" * one.given,
+            one.message or "nothing more",
+            f"{one.end}, {_status(one)}",
+            one.live,
+        ]
         for one in ROWS
     ]
-    return "\n".join(
-        [_HEAD, "| when | what it says | it ends | live then |", "| --- | --- | --- | --- |", *rows, "", _TAIL]
-    )
+    head = [["when", "what it says", "it ends", "live then"], ["---"] * 4]
+    return "\n".join([_HEAD, *(f"| {' | '.join(cells)} |" for cells in [*head, *rows]), "", _TAIL])
 
 
 def _status(one: Told) -> str:
