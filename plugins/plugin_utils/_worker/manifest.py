@@ -57,8 +57,9 @@ def _is_entry(path: str, entry: Any) -> bool:
     form = _FORMS.get(entry.get("type"))
     if form is None or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
         return False
-    right = all(type(entry.get(key)) is kind for key, kind in form.items())
-    right = right and all(type(entry[key]) is kind for key, kind in _MAY.items() if key in entry)
+    wanted = {**form, **{key: kind for key, kind in _MAY.items() if key in entry}}
+    values = [(entry.get(key), kind) for key, kind in wanted.items()]
+    right = all(isinstance(value, kind) and not isinstance(value, bool) for value, kind in values)
     return right and (
         entry["type"] != "file" or (entry["size"] >= 0 and _SHA256.fullmatch(entry["sha256"]) is not None)
     )

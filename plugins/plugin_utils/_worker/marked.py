@@ -28,7 +28,7 @@ def marks(proc: str = "/proc") -> tuple[dict[str, str], dict[str, list[int]]]:
     parents: dict[int, int] = {}
     own: dict[int, str] = {}
     devices: dict[int, list[int]] = {}
-    supervisors = set()
+    supervisors: set[int] = set()
     for name in os.listdir(proc):
         if name.isdigit():
             pid, folder = int(name), "%s/%s" % (proc, name)
