@@ -106,8 +106,10 @@ class ActionModule(NamedStep):
                 raise no
             self._wait(options, left, task_vars)
         if done["state"] == "possible":
-            return run_result.foretold(talk.ready, talk.verdict, compared.notes(talk.ready["release_id"]))
-        return run_result.started(done, talk.verdict, compared.notes(done["run"]["release"]))
+            notes = compared.notes(talk.ready["release_id"])
+            return run_result.foretold(talk.ready, talk.verdict, notes, deployed=not options["compare"])
+        notes = compared.notes(done["run"]["release"])
+        return run_result.started(done, talk.verdict, notes, unwatched=options["unwatched"])
 
     def _launch(
         self, request: Request, talk: Conversation, task_vars: dict[str, Any]

@@ -32,7 +32,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import Ste
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Failure
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import NO_SIGN, Progress, Reader
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import ENDLESS, NO_SIGN, Progress, Reader
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.sender import Sender
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
@@ -40,6 +40,10 @@ _MAX_DETAILS = 256 * 1024
 _ATTEMPTS = 4
 # nvidia-smi has its own deadline in a view; what else it does, and a child that does not end, take a few seconds more.
 _VIEW_SECONDS = 10.0
+
+
+# What ssh says beside, of an address that known_hosts has under another name.
+_OF_SSH = "Warning: Permanently added "
 
 
 @dataclass(frozen=True)
@@ -284,12 +288,12 @@ def _lost(session: Session, reader: Reader, report: Report, python: str) -> Exce
     if status is None and not reader.broken:
         failure = session.failure(report, reader.hello)
         return ConnectionLost(failure.message) if reader.hello else _NotStarted(failure)
-    lines = report.text.strip().splitlines()
+    lines = [line for line in report.text.strip().splitlines() if not line.startswith(_OF_SSH)]
     how = f"{reader.broken}, so it was ended" if reader.broken else _ending(status or 0)
     said = f". It said: {visible(lines[-1])}" if lines else ""
     if not reader.hello:
         if reader.broken and not report.entered and not isinstance(session, _LocalSession):
-            return AnsibleConnectionFailure(_no_way(session.place, how + said))
+            return AnsibleConnectionFailure(_no_way(session.place, how + said, reader.broken != ENDLESS))
         return AnsibleConnectionFailure(_no_worker(session.place, python, status, how + said))
     if reader.at and status and status > 128 and not reader.broken:
         text = f"{visible(reader.at)}: {python} crashed on it {session.place} ({how}){said}"
@@ -315,11 +319,17 @@ def _no_worker(place: str, python: str, status: int | None, how: str) -> str:
     return f"{place}: {python} did not start the worker, which takes a Python 3.9 or newer ({how}): {fix}"
 
 
-def _no_way(place: str, how: str) -> str:
+def _no_way(place: str, how: str, silent: bool) -> str:
+    files = "startup files (.bashrc, .profile, /etc/profile.d)"
+    if silent:
+        return (
+            f"{place}: the node stopped answering on the way there ({how}): most likely the link to it is down. Where "
+            f"this comes every time, the {files} of its login shell wait for something: see that they do not where no "
+            "terminal is"
+        )
     return (
-        f"{place}: the node's login shell did not get to the command on the way there ({how}): see that its startup "
-        "files (.bashrc, .profile, /etc/profile.d) neither wait nor print without end where no terminal is, and that "
-        "the link to the node is up"
+        f"{place}: the node's login shell did not get to the command on the way there ({how}): see that its {files} "
+        "do not print without end where no terminal is"
     )
 
 

@@ -31,7 +31,7 @@ _MAX_LINE = 32 * 1024 * 1024
 _MAX_WAITING = 2 * _MAX_LINE
 _MAX_STDERR = 8 * 1024 * 1024
 NO_SIGN = f"no sign of life for {SILENCE_SECONDS:g} s"
-_ENDLESS = "output without end before the worker's first word"
+ENDLESS = "output without end before the worker's first word"
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -144,7 +144,7 @@ class Reader(threading.Thread):
                 if len(self.stderr) < _MAX_STDERR:
                     self.stderr += data
                 elif not self.hello:
-                    self._give_up(_ENDLESS)
+                    self._give_up(ENDLESS)
                 self._heard.notify_all()
             return True
         if self.broken:
@@ -160,7 +160,7 @@ class Reader(threading.Thread):
             self._line.clear()
         self._line += rest
         if not self.hello and self._before > MAX_BEFORE_HELLO:
-            self._give_up(_ENDLESS)
+            self._give_up(ENDLESS)
         elif len(self._line) > _MAX_LINE:
             self._give_up("an answer without end")
         return True

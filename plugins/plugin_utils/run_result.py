@@ -25,8 +25,10 @@ _ALIVE = ("starting", "running")
 _DIFFERENCES = 3
 
 
-def started(done: Mapping[str, Any], told: Verdict | None, more: Sequence[str] = ()) -> dict[str, Any]:
-    """The result of a start; ``more`` are notes beside the worker's own.
+def started(
+    done: Mapping[str, Any], told: Verdict | None, more: Sequence[str] = (), *, unwatched: bool = False
+) -> dict[str, Any]:
+    """The result of a start; ``more`` are notes beside the worker's own, ``unwatched`` that nobody looks at it next.
 
     Raises StepError, with the same values, for a run that has died already.
     """
@@ -48,6 +50,8 @@ def started(done: Mapping[str, Any], told: Verdict | None, more: Sequence[str] =
     line = f"run {record['run']} of {short_id(record['release'])} {on_gpus(record['gpus'])}"
     if record["state"] not in _ALIVE:
         line += f", which has ended after {span(float(record['exit']['seconds'] or 0))}, exit 0"
+    elif unwatched:
+        line += f", not watched: trainops logs -f {record['run']}"
     if done["repeated"]:
         line += " (it was started before the connection was lost)"
     differences = [f"{one['what']} {_side(one['before'])} → {_side(one['now'])}" for one in done["differs"]]
@@ -64,15 +68,21 @@ def started(done: Mapping[str, Any], told: Verdict | None, more: Sequence[str] =
     return _with_warnings({**values, "summary": summary, "msg": "\n".join([line, *details])}, notes)
 
 
-def foretold(ready: Mapping[str, Any], told: Verdict | None, more: Sequence[str] = ()) -> dict[str, Any]:
-    """The result of a start in check mode, where everything was looked at and nothing done; ``more`` are notes."""
+def foretold(
+    ready: Mapping[str, Any], told: Verdict | None, more: Sequence[str] = (), deployed: bool = False
+) -> dict[str, Any]:
+    """The result of a start in check mode, where everything was looked at and nothing done; ``more`` are notes.
+
+    ``deployed``: a deploy was foretold just before, so what is live now need not be what would run.
+    """
     gpus = [{"index": gpu.index, "uuid": gpu.uuid} for gpu in (told.chosen if told else ())]
-    line = f"would start a run of {short_id(ready['release_id'])} {on_gpus(gpus)}"
+    what = "what is live then" if deployed else short_id(ready["release_id"])
+    line = f"would start a run of {what} {on_gpus(gpus)}"
     values = {
         "changed": True,
         "run": None,
         "state": "possible",
-        "release_id": ready["release_id"],
+        "release_id": None if deployed else ready["release_id"],
         "pid": None,
         "log": None,
         "gpus": gpus,

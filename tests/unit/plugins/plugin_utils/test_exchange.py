@@ -380,6 +380,17 @@ def test_a_login_shell_that_prints_without_end_is_named(does: str) -> None:
     assert ".bashrc" in caught.value.message
 
 
+def test_a_node_that_falls_silent_on_the_way_is_asked_for_its_link_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "HELLO_SECONDS", 0.5)
+    says = "echo \"Warning: Permanently added '10.1.2.6' (ED25519) to the list of known hosts.\" >&2"
+    with pytest.raises(AnsibleConnectionFailure) as caught:
+        exchange(_LoginShell(f"{says}; sleep 60"), Request("echo", {}, python=sys.executable))
+    assert caught.value.message.startswith(
+        "in container 7 (on a): the node stopped answering on the way there (no word of the worker within 0.5 s, so it "
+        "was ended): most likely the link to it is down"
+    )
+
+
 def test_behind_a_quiet_login_shell_it_is_the_python_that_is_named(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexec yes\n")

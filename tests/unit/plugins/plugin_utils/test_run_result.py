@@ -83,6 +83,11 @@ def test_a_start() -> None:
     assert json.loads(json.dumps(result)) == result
 
 
+def test_a_start_that_nobody_watches_says_how_to_look() -> None:
+    result = run_result.started(launched(), None, unwatched=True)
+    assert result["summary"] == "run r1 of 7c1e09a on GPUs 0-1, not watched: trainops logs -f r1"
+
+
 def test_a_start_tells_what_differs_from_the_last_good_run() -> None:
     rows: list[dict[str, Any]] = [
         {"what": "torch", "before": "2.11.0+cu128", "now": "2.12.0"},
@@ -147,6 +152,9 @@ def test_a_start_is_foretold() -> None:
     assert (result["run"], result["state"], result["changed"]) == (None, "possible", True)
     assert run_result.foretold(ready, None)["summary"].endswith("without GPUs")
     assert result["warnings"] == ["a note"]
+    after_a_deploy = run_result.foretold(ready, verdict(eight(), [], 2, None), deployed=True)
+    assert after_a_deploy["summary"] == "would start a run of what is live then on GPUs 0-1"
+    assert after_a_deploy["release_id"] is None
 
 
 def stop(run: dict[str, Any], changed: bool = True, *killed: int) -> dict[str, Any]:
