@@ -23,7 +23,7 @@ def private_folder() -> Iterator[Path]:
         with _locked(folder):
             yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 @contextlib.contextmanager
@@ -47,4 +47,14 @@ def remove_abandoned(parent: Path) -> None:
 def _remove_if_abandoned(folder: Path) -> None:
     with contextlib.suppress(OSError), open(os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)) as stream:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """The lock last: a removal that is killed is then ended by the next one."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != _LOCK:
+            path.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)

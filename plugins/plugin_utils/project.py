@@ -5,8 +5,8 @@
 """A project on the controller: which files it has, where each goes, and what is left out.
 
 What is read is the working tree as it is now, committed or not, and all of it as it was at one moment. Modes are
-reduced to what matters (private or readable by all, executable or not), so that the same files have the same release id
-from every checkout, whatever its umask.
+reduced to what matters (private or readable by others, executable or not), so that the same files have the same release
+id from every checkout under a usual umask; under one like 077 they are private, and go live so.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
@@ -29,11 +30,11 @@ _OVER = 20  # so many times the allowed number of files tell enough; counting on
 
 def read_size(text: str) -> int:
     """Bytes from a text such as ``500MB``, ``1.5 GiB`` or ``2000000``; 0 is no limit. Raises OptionError."""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", str(text))
+    match = re.fullmatch(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z]*)\s*", str(text))
     factor: int | None = _UNITS.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise OptionError(f"option max_size: {text!r} is no size: write it as 500MB, 2GB or 1.5GiB; 0 is no limit")
-    return round(float(match[1]) * factor)
+    return math.ceil(Fraction(match[1]) * factor)
 
 
 @dataclass(frozen=True)

@@ -450,13 +450,15 @@ def test_a_walk_ends_when_the_answer_is_clear(tmp_path: Path) -> None:
         ("17", 17),
         ("0", 0),
         ("3tb", 3 * 10**12),
+        ("0.4", 1),  # no limit is 0 alone
+        ("0.0", 0),
     ],
 )
 def test_sizes(text: str, size: int) -> None:
     assert read_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1", "1 XB", "1e9", "ten MB", "nan", "1.GB"])
+@pytest.mark.parametrize("text", ["", "GB", "-1", "1 XB", "1e9", "ten MB", "nan", "1.GB", "1" + "0" * 400 + "MB"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(OptionError, match=r"option max_size: .* is no size: write it as 500MB"):
         read_size(text)
