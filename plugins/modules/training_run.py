@@ -54,6 +54,13 @@ options:
         where that cannot be. With O(release) it is not read.
     type: bool
     default: false
+  unwatched:
+    description:
+      - With O(state=started), whether RV(summary) says that nobody watches the run, and how to look. A run that dies
+        after its start makes no task fail then.
+      - The role sets it where neither C(training_until) nor C(training_watch) asks for a watch.
+    type: bool
+    default: false
   exclude:
     description: For O(compare), as O(trainops.proxmox.training_release#module:exclude).
     type: list
