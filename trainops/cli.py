@@ -219,8 +219,12 @@ def logs(words: Sequence[str], **options: Any) -> None:
     run ended, with status 1 where that was not well. Ctrl-C detaches and never stops the run.
     """
     run, targets = _run_and_targets(words)
-    said = of_a_follower(words, options) if options["follow"] else "canceled"
-    _run(trainops.logs, options, detached=lambda _interrupt: said, run=run, target=targets)
+    given = dict(options)
+
+    def detached(interrupt: BaseException) -> str:
+        return of_a_follower(words, given, interrupt) if given["follow"] else "canceled"
+
+    _run(trainops.logs, options, detached=detached, run=run, target=targets)
 
 
 @main.command(epilog=EPILOG)

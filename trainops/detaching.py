@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainops.results import Interrupted
+from trainops.results import Interrupted, StepResult
+from trainops.targets import looks_like_run
 
 _ACTION = "trainops.proxmox.training_run"
+# What the step says before the first line of a log; a line of the log itself never looks so.
+_FOLLOWED = re.compile(r"^(\S+) +run +the log of (r\d+)$", re.MULTILINE)
 _RELEASE = "trainops.proxmox.training_release"
 
 
-def of_a_follower(words: Sequence[str], options: Mapping[str, Any]) -> str:
+def of_a_follower(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:
     """A run was followed; ``words`` are the run and the targets of the command line."""
-    return f"detached, nothing was stopped: what has begun goes on. To come back: {_command('logs -f', words, options)}"
+    said = next((word for word in words if looks_like_run(word)), "")
+    followed = _followed(said, interrupt) if isinstance(interrupt, Interrupted) else {}
+    goes_on = ", ".join(f"{run} on {host}" for host, run in followed.items()) or "what has begun"
+    goes_on += " go on" if len(followed) > 1 else " goes on"
+    return f"detached, nothing was stopped: {goes_on}; to come back: {_command('logs -f', words, options)}"
+
+
+def _followed(said: str, interrupt: Interrupted) -> dict[str, str]:
+    """The runs whose logs were read, by host: ``said``, or the one that the step named before its first line."""
+    hosts = sorted(host for host, step in interrupt.under_way.items() if step == "run")
+    told = dict(_FOLLOWED.findall(interrupt.result.output))
+    return {host: run for host in hosts if (run := said or told.get(host, ""))}
 
 
 def of_a_launch(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:
@@ -33,14 +48,33 @@ def of_a_release(words: Sequence[str], options: Mapping[str, Any], interrupt: Ba
     if not isinstance(interrupt, Interrupted):
         return "canceled, nothing was changed"
     steps = [step for host in interrupt.result.hosts.values() for step in host.steps]
-    parts = [f"{step.host}: {step.summary}" for step in steps if step.action == _RELEASE and step.changed]
+    done = [step for step in steps if step.action == _RELEASE and step.changed]
+    parts = [f"{step.host}: {step.summary}" for step in done]
     unknown = sorted(host for host, step in interrupt.under_way.items() if step == "release")
     if unknown and not options.get("check_mode"):
         look = _command("status", words, options)
         parts.append(f"on {', '.join(unknown)} what was live or what was to be is live, and all of it: {look} tells")
     runs = _of_runs(words, options, interrupt)  # with training_launch a deploy starts them too
     first = "canceled" if runs else "canceled, nothing of it goes on"
+    if done and all(map(_went_live, done)) and not options.get("check_mode"):
+        where = ", ".join(f"{step.host} ({_short(step)})" for step in done)
+        first = f"canceled after the release went live on {where}"
+        back = f"to go back: {_command('rollback', words, options)}"
+        parts = [*parts[len(done) :], *([] if unknown or runs else [back])]
+        return "; ".join([first, *parts, *runs])
     return "; ".join([first, *(parts + runs or ["nothing was changed"])])
+
+
+def _went_live(step: StepResult) -> bool:
+    """Whether it made a release live in the place of another one."""
+    release, before = step.values.get("release_id"), step.values.get("previous_release_id")
+    return bool(release and before and release != before)
+
+
+def _short(step: StepResult) -> str:
+    from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import short_id
+
+    return short_id(str(step.values["release_id"]))
 
 
 def _of_runs(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> list[str]:

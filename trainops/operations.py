@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainops.errors import InventoryNotFound, ProjectNotFound, WrongOption
+from trainops.errors import InventoryNotFound, ProjectNotFound, WrongOption, WrongTarget
 from trainops.results import Result
 from trainops.runner import run_playbook
-from trainops.targets import FORM, Target, containers, looks_like_run, nodes, read_target
+from trainops.targets import FORM, Target, containers, looks_like_run, looks_like_target, nodes, read_target
 from trainops.values import literal
 
 _CONFIG = "ANSIBLE_CONFIG"
@@ -106,7 +107,13 @@ def rollback(
     Arguments, options and errors as those of :func:`deploy`.
     """
     given = {"training_rollback_to": None if to is None else str(to), "training_python": python, "training_name": name}
-    return run_playbook("rollback_training", **_ordered((), target, given, options, need_root=True))
+    try:
+        order = _ordered((), target, given, options, need_root=True)
+    except WrongTarget as error:
+        bare = [text for text in _texts(target) if not (looks_like_target(text) or looks_like_run(text))]
+        hint = f"; to go back to a release: trainops rollback --to {shlex.quote(bare[0])}" if bare else ""
+        raise WrongTarget(f"{error}{hint}") from None
+    return run_playbook("rollback_training", **order)
 
 
 def eject(target: Texts | None = None, *, python: str | None = None, name: str | None = None, **options: Any) -> Result:

@@ -223,10 +223,11 @@ def _not_running(vmid: int, login: Login, report: Report, state: str) -> Failure
     if any(parts[5] == "qemu-server" for parts in places):
         return Failure("is-vm", f"{hop} {vmid} is a virtual machine: set proxmox_vmid to a container's id")
     if elsewhere and len(elsewhere) == len(places):
-        fix = "set ansible_host to that node's address"
+        fix = "give that node's address (ansible_host)"
         return Failure("other-node", f"{hop} there is no container {vmid}, it lives on node {elsewhere[0]}: {fix}")
     if absent and not places:
-        return Failure("no-container", f"{hop} there is no container {vmid}: correct proxmox_vmid (see pct list)")
+        fix = "correct its number (proxmox_vmid), pct list has all"
+        return Failure("no-container", f"{hop} there is no container {vmid}: {fix}")
     if state == "FROZEN":
         fix = f"resume it with lxc-unfreeze -n {vmid}"
         return Failure("frozen", f"{hop} container {vmid} is frozen (suspended, or being backed up): {fix}")

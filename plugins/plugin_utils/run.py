@@ -55,7 +55,10 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 def _check_command(options: Mapping[str, Any]) -> None:
     if not (options["command"] or options["script"] or options["like"]):
-        raise OptionError("nothing says what to run: set option script, option command, or option like")
+        raise OptionError(
+            "nothing says what to run: add training_script: train.py to the vars in inventory.yml, or "
+            "-e training_script=train.py. Instead of option script there may be option command, or option like"
+        )
     if options["command"] and options["script"]:
         raise OptionError("option command and option script both say what to run: set one of them")
     if options["args"] and options["command"]:

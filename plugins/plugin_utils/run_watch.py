@@ -115,7 +115,7 @@ def watch(ask: Ask, wanted: Wish, screen: Screen, clock: Clock) -> dict[str, Any
     """
     known = Watched(offset=wanted.params["offset"])
     deadline = None if wanted.seconds is None else clock.now() + wanted.seconds
-    receive = _receiver(known, screen)
+    receive = _receiver(known, screen, bool(wanted.params["follow"] and not wanted.params["run"]))
     lost_at, pause = clock.now(), 0.0
     while True:
         left = LEG_SECONDS if deadline is None else min(LEG_SECONDS, deadline - clock.now())
@@ -141,14 +141,19 @@ def watch(ask: Ask, wanted: Wish, screen: Screen, clock: Clock) -> dict[str, Any
             return {**result, **more, "seen": seen}
 
 
-def _receiver(known: Watched, screen: Screen) -> Frames:
-    """Takes the frames of every exchange in turn; what was shown counts as shown even if the connection breaks next."""
+def _receiver(known: Watched, screen: Screen, unnamed: bool) -> Frames:
+    """Takes the frames of every exchange in turn; what was shown counts as shown even if the connection breaks next.
+
+    ``unnamed``: nobody said which run is followed, so that is said first.
+    """
 
     def receive(frame: dict[str, Any]) -> None:
         kind = frame["kind"]
         if kind == "run":
             if known.run is not None and not known.connected:
                 screen.note("connected again")
+            elif known.run is None and unnamed:
+                screen.note(f"the log of {frame['record']['run']}")
             known.run, known.connected = frame["record"]["run"], True
             if known.offset is None:
                 known.offset = frame["offset"]
@@ -203,7 +208,7 @@ def watched(wanted: Wish, result: Mapping[str, Any]) -> dict[str, Any]:
         if (missed and not short) or ((until or wanted.params["follow"]) and not ended_well(state, end)):
             lines = traceback or [str(line) for line in (end or {}).get("last_lines") or []][-15:]
             told_ones = [] if result["seen"] else map(visible, lines)
-            fix = f"more: trainops why {run}, or training_run with state: explained"
+            fix = f"more: trainops why {run}"
             raise StepError("run-ended", "\n".join([summary, *told_ones, fix]), values)
     if result["timed_out"]:
         text = f"{run} runs, and {told(until or {})} did not come within {wanted.seconds:g} s. It goes on"

@@ -186,7 +186,7 @@ def _root(wish: Wish, places: Sequence[dict[str, Any]], home: str) -> tuple[str,
     if fit:
         return fit["path"], _why(fit, wish), fit["free"]
     free = by_path[home]["free"] if home in by_path else None
-    return home, "root's home" + ("; the project was not found anywhere" if wish.names else ""), free
+    return home, "root's home" + ("; none of your files are there yet" if wish.names else ""), free
 
 
 def _why(row: Mapping[str, Any], wish: Wish) -> str:

@@ -115,7 +115,8 @@ MISTAKES = (
     ),
     Mistake(
         "No container has that id",
-        f"node -> container: on pve1 (root@{NODE}) there is no container 999: correct proxmox_vmid (see pct list)",
+        f"node -> container: on pve1 (root@{NODE}) there is no container 999: correct its number "
+        "(proxmox_vmid), pct list has all",
         (3, 4),
         target=f"root@{NODE}/999:/root",
         variables="proxmox_vmid=999",
@@ -123,7 +124,7 @@ MISTAKES = (
     Mistake(
         "The container is on another node",
         f"node -> container: on pve1 (root@{NODE}) there is no container 210, it lives on node pve2: "
-        "set ansible_host to that node's address",
+        "give that node's address (ansible_host)",
         (3, 4),
         target=f"root@{NODE}/210:/root",
         variables="proxmox_vmid=210",
@@ -186,8 +187,9 @@ MISTAKES = (
     ),
     Mistake(
         "Nothing says what to run",
-        "nothing says what to run: set training_script (option script), training_command (option command), or "
-        "training_like (option like)",
+        "nothing says what to run: add training_script: train.py to the vars in inventory.yml, or "
+        "-e training_script=train.py. Instead of training_script (option script) there may be training_command "
+        "(option command), or training_like (option like)",
         (1, 2),
         extra="-e training_script=",
         variables="training_script=",

@@ -15,6 +15,7 @@ import posixpath
 import re
 
 from .channel import WorkerError
+from .store import some
 from .words import ShellNeeded, split
 
 TYPE_CHECKING = False
@@ -105,7 +106,9 @@ def find_script(script: str, place: Place) -> str:
     if os.path.isfile(path):
         return path
     near = near_names(word, place.files)
-    fix = f"did you mean {' or '.join(near)}?" if near else f"its files are in {place.release}"
+    scripts = [path for path in place.files if path.endswith(".py")]
+    there = f"there are {some(scripts)}" if scripts else f"its files are in {place.release}"
+    fix = f"did you mean {' or '.join(near)}?" if near else there
     raise WorkerError("no-script", f"there is no {word} in the release: {fix}")
 
 
@@ -116,10 +119,12 @@ def near_names(word: str, files: list[str]) -> list[str]:
     scripts = [path for path in files if path.endswith(".py")]
     name = posixpath.basename(word)
     same = [path for path in scripts if posixpath.basename(path) == name]
-    names = {posixpath.basename(path): path for path in scripts}
-    close = difflib.get_close_matches(word, scripts, 3) + [
-        names[one] for one in difflib.get_close_matches(name, names, 3)
-    ]
+    # Without the ending, which alone makes two short names look alike.
+    paths = {path[:-3]: path for path in scripts}
+    names = {posixpath.basename(path)[:-3]: path for path in scripts}
+    word, name = (text[:-3] if text.endswith(".py") else text for text in (word, name))
+    close = [paths[one] for one in difflib.get_close_matches(word, paths, 3)]
+    close += [names[one] for one in difflib.get_close_matches(name, names, 3)]
     return list(dict.fromkeys([*same, *close]))[:3]
 
 

@@ -270,7 +270,8 @@ def _refuse_runs(store: Store) -> None:
     alive = busy(store)
     if alive:
         names = ", ".join(one.id if one.alive else f"{one.id} (it ended and left processes behind)" for one in alive)
-        fix = "stop it first (training_run with state: stopped), then eject"
+        which = alive[0].id if len(alive) == 1 else "all"
+        fix = f"stop {'it' if len(alive) == 1 else 'them'} first (trainops stop {which}), then eject"
         raise WorkerError("run-alive", f"a release of {store.name} is in use by run {names}: {fix}")
 
 

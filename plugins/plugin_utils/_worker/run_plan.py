@@ -14,6 +14,7 @@ from .command import Place, build, python_path, resolved, without_cwd
 from .environment import base, check_given, read_env_file, with_paths
 from .look import verify
 from .run_like import Wanted, wanted
+from .runs import find_run
 from .secret import shown_words
 from .store import Store, live_id, releases, short_id, some
 
@@ -39,7 +40,7 @@ class Plan:
             gone = store.path("releases", self.release)
             raise WorkerError("unknown-release", f"release {short_id(self.release)} is gone from {gone}: deploy again")
         asked: Wanted = wanted(store, params)
-        self.given, self.notes = asked.given, asked.notes
+        self.given, self.notes = asked.given, [*asked.notes, *_other_code(store, params, self.release)]
         python = os.path.join(params["root"], params["python"] or sys.executable)
         tree = store.path("releases", self.release)
         self.place = Place(tree, sorted(verdict.files), params["root"], python, sys.version_info[:2])
@@ -63,6 +64,18 @@ class Plan:
     def _words(self) -> tuple[list[str], dict[str, str]]:
         words = resolved(build(self.given, self.place), self.environment({}), self.place)
         return without_cwd(words, self.place)
+
+
+def _other_code(store: Store, params: dict[str, Any], release: str) -> list[str]:
+    """A note where the run that this is to be like ran another release: it lends its command, not its code."""
+    theirs = find_run(store, params["like"]).record.get("release") if params.get("like") else None
+    if not theirs or theirs == release:
+        return []
+    what = f"{params['like']} ran {short_id(theirs)}; this runs"
+    if params["release"]:  # which was said for this run
+        return [f"{what} {short_id(release)}"]
+    back = f"trainops rollback --to {short_id(theirs)} first for the same code"
+    return [f"{what} the live {short_id(release)} ({back if store.has_tree(theirs) else 'the other is gone'})"]
 
 
 def choose_release(store: Store, wanted: str | None) -> str:

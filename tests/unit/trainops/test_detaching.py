@@ -63,7 +63,23 @@ def test_the_way_back_is_the_way_there() -> None:
     words = ["root@n/200:/root"]
     assert of_a_launch(words, options, interrupted(BEGUN, STARTED)).endswith(f"trainops logs -f r1 {back}")
     assert of_a_launch(words, options, interrupted(BEGUN)).endswith(f"not known: trainops status {back} tells")
-    assert of_a_follower(["r2", *words], options).endswith(f"goes on. To come back: trainops logs -f r2 {back}")
+    said = of_a_follower(["r2", *words], options, interrupted(BEGUN))
+    assert said == f"detached, nothing was stopped: r2 on ct200 goes on; to come back: trainops logs -f r2 {back}"
+
+
+def test_whoever_followed_the_latest_run_reads_which_it_was() -> None:
+    told = {
+        "event": "verbose",
+        "stdout": "ct200  run      the log of r12\nct200 | run the log of r13\nct9 run the log of",
+    }
+    for events, said in (
+        ((BEGUN, told), "r12 on ct200 goes on"),
+        ((OTHERS, told), "what has begun goes on"),
+        ((BEGUN, OTHERS, told, {**told, "stdout": "ct210 run  the log of r3"}), "r12 on ct200, r3 on ct210 go on"),
+    ):
+        whole = f"detached, nothing was stopped: {said}; to come back: trainops logs -f"
+        assert of_a_follower([], OPTIONS, interrupted(*events)) == whole
+    assert "what has begun goes on" in of_a_follower([], OPTIONS, KeyboardInterrupt())
 
 
 RELEASE = "trainops.proxmox.training_release"
@@ -92,6 +108,18 @@ def release(kind: str, host: str, **values: Any) -> dict[str, Any]:
 )
 def test_an_interrupted_release_says_where_it_was_done(events: tuple[dict[str, Any], ...], said: str) -> None:
     assert of_a_release([], OPTIONS, interrupted(*events)) == f"canceled, nothing of it goes on; {said}"
+
+
+def test_an_interrupt_after_the_release_says_how_to_go_back() -> None:
+    new, old = "7c1e09a" + "0" * 57, "b" * 64
+    went = release("runner_on_ok", "ct200", **LIVE, release_id=new, previous_release_id=old)
+    said = "canceled after the release went live on ct200 (7c1e09a)"
+    assert of_a_release([], OPTIONS, interrupted(went)) == f"{said}; to go back: trainops rollback"
+    options = {**OPTIONS, "limit": "ct200"}
+    assert of_a_release([], options, interrupted(went)).endswith("; to go back: trainops rollback --limit=ct200")
+    assert of_a_release([], OPTIONS, interrupted(went, BEGUN, STARTED)).startswith(f"{said}; r1 on ct200 goes on; ")
+    first = release("runner_on_ok", "ct200", **LIVE, release_id=new, previous_release_id=None)  # no way back
+    assert "rollback" not in of_a_release([], OPTIONS, interrupted(first))
 
 
 def test_an_interrupt_before_anything_ran_changed_nothing() -> None:

@@ -62,7 +62,7 @@ def test_what_can_be(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"script": None}, "nothing says what to run: set option script, option command, or option like"),
+        ({"script": None}, "Instead of option script there may be option command, or option like"),
         ({"run": "1", "state": "stopped"}, "option run: '1' is no run: give its id, such as r1, or all"),
         ({"run": "all", "state": "watched"}, "option run: 'all' is no run: give its id, such as r1"),
         ({"like": "r0"}, "option like: 'r0' is no run"),

@@ -125,7 +125,8 @@ def test_the_same_run_is_asked_for_again_although_a_later_one_has_begun() -> Non
 def test_a_loss_is_told_once_and_its_end_too() -> None:
     worker = Worker(TEXT, [breaks_after(1), never, never, answers(8)])
     worker.watch(wish(offset=0))
-    assert worker.notes == ["the connection is lost, r1 goes on; connecting again", "connected again"]
+    lost = ["the connection is lost, r1 goes on; connecting again", "connected again"]
+    assert worker.notes == ["the log of r1", *lost]  # nobody had said which run
 
 
 def test_without_a_first_connection_there_is_nothing_to_wait_for() -> None:
@@ -178,7 +179,7 @@ def test_what_is_left_out_and_a_stall_are_told() -> None:
         return result()
 
     worker = Worker(TEXT, [flood])
-    worker.watch(wish())
+    worker.watch(wish(run="r1"))
     assert worker.notes[0].startswith("93 MB are not shown")
     assert worker.notes[1] == "r1 seems stalled: it has printed nothing for 312 s, and its 2 GPUs do nothing"
 

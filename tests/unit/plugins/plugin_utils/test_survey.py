@@ -59,7 +59,7 @@ def test_the_line_and_what_stands_below_it() -> None:
     )
     assert result["msg"].splitlines() == [
         result["summary"],
-        "root /root: root's home; the project was not found anywhere",
+        "root /root: root's home; none of your files are there yet",
         "GPUs: 7 of 8 idle; GPU 5 busy: 2048 MiB held by no process",
         "project dflash: 2 files, 10 B",
     ]
@@ -69,7 +69,7 @@ def test_the_line_and_what_stands_below_it() -> None:
 
 
 ROOTS = [
-    ([place("/root")], "/root", "root's home; the project was not found anywhere"),
+    ([place("/root")], "/root", "root's home; none of your files are there yet"),
     ([place("/w", "model.py", "train.py"), place("/root")], "/w", "model.py, train.py are there"),
     ([place("/w", "train.py"), place("/root")], "/w", "train.py is there"),
     ([place("/d", deployed=True), place("/w", "train.py"), place("/root")], "/d", "dflash was deployed there before"),

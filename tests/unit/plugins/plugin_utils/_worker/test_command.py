@@ -104,6 +104,7 @@ def test_only_our_two_names_are_expanded() -> None:
         ("src/train.py", ["pkg/train.py", "train.py"]),
         ("train_lng.py", ["train_long.py"]),
         ("zzz", []),
+        ("zzz.py", []),  # its ending is that of all
     ],
 )
 def test_near_names(word: str, expected: list[str]) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import lock, supervise
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import launch, lock, supervise
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.container_lock import ContainerLock
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import release_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Frame, Request, exchange
 
@@ -167,6 +168,7 @@ def test_programs_beside_the_interpreter_are_found(root: Path, tmp_path: Path) -
         ({}, "command", "there is nothing to start: set training_script and training_args, or training_command"),
         ({"script": "trian.py"}, "no-script", "there is no trian.py in the release: did you mean train.py"),
         ({"script": "bench.py"}, "no-script", "did you mean tools/bench.py"),
+        ({"script": "zzzz.py"}, "no-script", "there is no zzzz.py in the release: there are "),
         ({"command": "nonesuch x"}, "no-command", "nonesuch is not on the run's PATH"),
         ({"command": "./none x"}, "no-command", "./none is not there"),
         ({"command": "/etc/passwd"}, "no-command", "/etc/passwd is not executable: chmod +x"),
@@ -378,6 +380,57 @@ def test_a_run_below_another_root_holds_its_gpus_too(root: Path) -> None:
     assert start(root, Decider({"kind": "go", "gpus": gpus}), command="true")["run"]["gpus"] == gpus
 
 
+def test_two_launches_at_once_below_two_roots_never_share_a_gpu(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    deploy(other, FILES)
+    answer = {"kind": "go", "gpus": [{"index": 61, "uuid": "GPU-q"}, {"index": 62, "uuid": "GPU-r"}]}
+    second = Decider(answer)
+    came: list[Any] = []
+
+    def of_the_second() -> None:
+        came.append(refusal(start, other, second, command="sleep 600"))
+
+    thread = threading.Thread(target=of_the_second)
+    started = launch._started
+
+    def slow(params: dict[str, Any], *order: Any) -> dict[str, Any]:
+        """The first has looked and has not started anything yet: now the second one comes."""
+        if params["root"] == str(root):
+            thread.start()
+            until(lambda: second.waited_for or came or not thread.is_alive(), "the second does nothing")
+        return started(params, *order)
+
+    monkeypatch.setattr(launch, "_started", slow)
+    try:
+        assert start(root, Decider(answer), command="sleep 600")["state"] == "running"
+        thread.join()
+        assert [error.code for error in came] == ["gpus-held"]
+        assert "GPU 61, 62 was given to r1 below another root" in came[0].message
+        assert start(other, command="true")["run"]["run"] == "r1"
+    finally:
+        kill_all(other)
+
+
+def test_a_launch_without_gpus_waits_for_no_other(root: Path) -> None:
+    with ContainerLock(lambda _holder: None):
+        decider = Decider()
+        assert start(root, decider, command="true")["run"]["run"] == "r1"
+        assert decider.waited_for == []
+
+
+def test_a_mig_device_below_another_root_is_held_too(root: Path) -> None:
+    mark = {**os.environ, "TRAINOPS_RUN": "x", "TRAINOPS_RUN_ID": "r7", "CUDA_VISIBLE_DEVICES": "MIG-q"}
+    with subprocess.Popen(["sleep", "600"], env=mark) as other:
+        try:
+            decider = Decider({"kind": "go", "gpus": [{"index": 0, "uuid": "MIG-q"}]})
+            assert refusal(start, root, decider, command="sleep 600").code == "gpus-held"
+        finally:
+            other.kill()
+
+
 def test_mig_devices_go_by_their_uuid(root: Path) -> None:
     start(root, Decider({"kind": "go", "gpus": [{"index": 0, "uuid": "MIG-a"}]}), script="train.py")
     assert shown(root)[4]["CUDA_VISIBLE_DEVICES"] == "MIG-a"
@@ -392,6 +445,17 @@ def test_like_another_run(root: Path) -> None:
     assert (argv[1:], env["ONE"], env["TWO"], env["FILE"], f"{root}/x" in path) == (["a"], "1", "two", "1", True)
     start(root, like="r1", args=["b"])
     assert shown(root, "r3")[2][1:] == ["b"]
+
+
+def test_like_a_run_of_another_release_says_which_code_it_is(root: Path) -> None:
+    start(root, script="train.py")
+    new = {**FILES, "late.py": "x = 1"}
+    deploy(root, new)
+    same = f"trainops rollback --to {ID[:7]} first for the same code"
+    live = release_id(rows(new))
+    assert start(root, like="r1")["notes"] == [f"r1 ran {ID[:7]}; this runs the live {live[:7]} ({same})"]
+    assert start(root, like="r1", release=ID)["notes"] == start(root, like="r2")["notes"] == []
+    assert start(root, like="r2", release=ID)["notes"] == [f"r2 ran {live[:7]}; this runs {ID[:7]}"]
 
 
 def test_like_takes_what_was_not_recorded_from_where_it_stands_now(root: Path) -> None:
