@@ -71,8 +71,8 @@ def with_paths(env: dict[str, str], python: str, folders: list[str]) -> dict[str
 
 
 def marks(run: str, token: str, release: str, gpus: list[dict[str, Any]]) -> dict[str, str]:
-    """The variables that are ours alone. Numbers and not UUIDs, which break programs that parse them, but for MIG."""
-    devices = [gpu["uuid"] if gpu["uuid"].startswith("MIG-") else str(gpu["index"]) for gpu in gpus]
+    """The variables that are ours alone."""
+    devices = [device_of(gpu) for gpu in gpus]
     return {
         "TRAINOPS_RUN": token,
         "TRAINOPS_RUN_ID": run,
@@ -80,6 +80,11 @@ def marks(run: str, token: str, release: str, gpus: list[dict[str, Any]]) -> dic
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(devices),
     }
+
+
+def device_of(gpu: dict[str, Any]) -> str:
+    """How a run is told of a GPU: by number and not by UUID, which breaks programs that parse it, but for MIG."""
+    return str(gpu["uuid"] if gpu["uuid"].startswith("MIG-") else gpu["index"])
 
 
 def check_given(env: dict[str, Any], where: str) -> dict[str, str]:

@@ -13,8 +13,10 @@ import time
 
 from .caches import size_of
 from .channel import WorkerError
+from .container_lock import ContainerLock
 from .detach import start_supervisor
 from .distributions import differences
+from .environment import device_of
 from .lock import Locked
 from .names import root_lock
 from .run_folder import open_own, prepare
@@ -118,17 +120,29 @@ def _settled(store: Store, run: str) -> Run:
 
 
 def _launch(channel: Channel, params: dict[str, Any], plan: Plan, gpus: list[dict[str, Any]]) -> dict[str, Any]:
-    with Locked(params["root"], params["name"], params["who"], params["patience"], False, channel.waits) as store:
-        # An earlier try may have come through only now, after this one had looked.
-        before = with_token(store, params["token"])
-        if before:
-            return _result(store, before, plan, repeated=True)
-        if not store.has_tree(plan.release):
-            what = f"release {short_id(plan.release)} was removed meanwhile"
-            raise WorkerError("unknown-release", f"{what}: launch what is live")
-        with root_lock(store, params["who"]):  # runs of other projects are started from here too
-            _refuse_held(store, gpus)
-            record, order, locked = prepare(store, params, plan, gpus)
+    with contextlib.ExitStack() as held:
+        with Locked(params["root"], params["name"], params["who"], params["patience"], False, channel.waits) as store:
+            # An earlier try may have come through only now, after this one had looked.
+            before = with_token(store, params["token"])
+            if before:
+                return _result(store, before, plan, repeated=True)
+            if not store.has_tree(plan.release):
+                what = f"release {short_id(plan.release)} was removed meanwhile"
+                raise WorkerError("unknown-release", f"{what}: launch what is live")
+            if gpus:
+                # Below another root of this container a run shows by its process alone: until that is there, or until
+                # it is known that there will be none, nobody else may look.
+                held.enter_context(ContainerLock(channel.waits))
+            with root_lock(store, params["who"]):  # runs of other projects are started from here too
+                _refuse_held(store, gpus)
+                record, order, locked = prepare(store, params, plan, gpus)
+        return _started(params, plan, record, order, locked)
+
+
+def _started(
+    params: dict[str, Any], plan: Plan, record: dict[str, Any], order: dict[str, Any], locked: int
+) -> dict[str, Any]:
+    """Start what was prepared; ``locked`` says meanwhile that a launch is at work."""
     with open_store(params["root"], params["name"], create=False) as store:
         try:
             fallback = _start(store, params, record, order)
@@ -152,11 +166,14 @@ def _refuse_held(store: Store, gpus: list[dict[str, Any]]) -> None:
                     by = one.id if name == store.name else f"{one.id} of {name}"
                     fix = "stop it, or choose other GPUs by training_gpus"
                     raise WorkerError("gpus-held", f"GPU {held} is held by your run {by}: {fix}", run=one.id)
-    _refuse_elsewhere(set(wanted.values()))
+    _refuse_elsewhere({device_of(gpu) for gpu in gpus})
 
 
-def _refuse_elsewhere(wanted: set[int]) -> None:
-    """The same for runs below another root of this container: their processes carry their marks with them."""
+def _refuse_elsewhere(wanted: set[str]) -> None:
+    """The same for runs below another root of this container: their processes carry their marks with them.
+
+    ``wanted`` are GPUs as a run's environment names them.
+    """
     here = os.readlink("/proc/self/ns/pid")
     for pid in pids() if wanted else []:
         try:
@@ -166,9 +183,9 @@ def _refuse_elsewhere(wanted: set[int]) -> None:
                 marks = dict(entry.partition(b"=")[::2] for entry in stream.read().split(b"\0"))
         except OSError:
             continue
-        given = {int(word) for word in marks.get(b"CUDA_VISIBLE_DEVICES", b"").split(b",") if word.isdigit()}
+        given = set(os.fsdecode(marks.get(b"CUDA_VISIBLE_DEVICES", b"")).split(","))
         if b"TRAINOPS_RUN" in marks and given & wanted and start_of(pid) is not None:
-            held = ", ".join(map(str, sorted(given & wanted)))
+            held = ", ".join(sorted(given & wanted, key=lambda word: (len(word), word)))
             run = os.fsdecode(marks.get(b"TRAINOPS_RUN_ID", b"a run"))
             text = f"GPU {held} was given to {run} below another root of this container (pid {pid})"
             raise WorkerError("gpus-held", f"{text}: stop it there, or choose other GPUs by training_gpus")
