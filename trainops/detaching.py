@@ -14,6 +14,7 @@ _ACTION = "trainops.proxmox.training_run"
 # What the step says before the first line of a log; a line of the log itself never looks so.
 _FOLLOWED = re.compile(r"^(\S+) +run +the log of (r\d+)$", re.MULTILINE)
 _RELEASE = "trainops.proxmox.training_release"
+_ALIVE = ("starting", "running")
 
 
 def of_a_follower(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:
@@ -35,9 +36,10 @@ def _followed(said: str, interrupt: Interrupted) -> dict[str, str]:
 def of_a_launch(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:
     """A launch: what was started by then, and of which hosts that is not known."""
     parts = _of_runs(words, options, interrupt)
-    if _started(interrupt):
+    started = _started(interrupt)
+    if _living(started):
         parts[0] = f"detached, nothing was stopped: {parts[0]}"
-    return "; ".join(parts) or "canceled, nothing was started"
+    return "; ".join(parts) or ("canceled, no run goes on" if started else "canceled, nothing was started")
 
 
 def of_a_release(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:
@@ -81,25 +83,37 @@ def _of_runs(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseEx
     """What goes on, how to come back to it, and of which hosts it is not known whether a run was started."""
     started, parts = _started(interrupt), []
     unknown = _unknown(interrupt, started) if isinstance(interrupt, Interrupted) else []
-    if started:
-        goes_on = ", ".join(f"{run} on {host}" for host, run in started.items())
-        runs = set(started.values())
+    living = _living(started)
+    if living:
+        goes_on = ", ".join(f"{run} on {host}" for host, run in living.items())
+        runs = set(living.values())
         back = _command("logs -f", [*runs, *words] if len(runs) == 1 else words, options)
-        parts += [f"{goes_on} {'goes' if len(started) == 1 else 'go'} on", f"to come back: {back}"]
+        parts += [f"{goes_on} {'goes' if len(living) == 1 else 'go'} on", f"to come back: {back}"]
     if unknown:
         look = _command("status", words, options)
         parts.append(f"whether a run was started on {', '.join(unknown)} is not known: {look} tells")
     return parts
 
 
-def _started(interrupt: BaseException) -> dict[str, str]:
+def _started(interrupt: BaseException) -> dict[str, tuple[str, bool]]:
+    """The runs that were started, by host, each with whether it was alive when it was heard of last."""
     if not isinstance(interrupt, Interrupted):
         return {}
-    steps = [step for host in interrupt.result.hosts.values() for step in host.steps if step.action == _ACTION]
-    return {step.host: str(step.values["run"]) for step in steps if step.values.get("run")}
+    found: dict[str, tuple[str, bool]] = {}
+    for step in (step for host in interrupt.result.hosts.values() for step in host.steps if step.action == _ACTION):
+        run, state = step.values.get("run"), step.values.get("state")
+        # A refusal names a run too: one that is in the way, or the number of one that never began.
+        refused = state is None and (step.failed or step.unreachable or bool(step.values.get("failed")))
+        if run and not refused:
+            found[step.host] = (str(run), state is None or state in _ALIVE)
+    return found
 
 
-def _unknown(interrupt: Interrupted, started: Mapping[str, str]) -> list[str]:
+def _living(started: Mapping[str, tuple[str, bool]]) -> dict[str, str]:
+    return {host: run for host, (run, alive) in started.items() if alive}
+
+
+def _unknown(interrupt: Interrupted, started: Mapping[str, object]) -> list[str]:
     return sorted(host for host, step in interrupt.under_way.items() if step == "run" and host not in started)
 
 

@@ -53,6 +53,44 @@ def test_an_interrupted_launch_says_what_was_started(events: tuple[dict[str, Any
     assert of_a_launch([], OPTIONS, interrupted(*events)) == said
 
 
+def heard(kind: str, host: str, **values: Any) -> dict[str, Any]:
+    """What a step said of a run: its state, or why it was refused."""
+    return {"event": kind, "event_data": {"host": host, "resolved_action": ACTION, "res": values}}
+
+
+LIVES = heard("runner_on_ok", "long", run="r1", state="running")
+FAILED = "runner_on_failed"
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        (heard("runner_on_ok", "end", run="r1", state="ended", exit={"exit_code": 0}),),
+        (
+            heard("runner_on_ok", "die", run="r1", state="running"),
+            heard(FAILED, "die", run="r1", state="ended", failed=True, exit={"exit_code": 1}),
+        ),
+        (
+            heard("runner_on_ok", "lost", run="r1", state="running"),
+            heard(FAILED, "lost", run="r1", state="lost", failed=True),
+        ),
+        (heard(FAILED, "held", run="r7", failed=True, code="gpus-held"),),  # a run of somebody else's is in the way
+        (heard(FAILED, "not", run="r2", failed=True, code="not-started", log="/x"),),
+    ],
+)
+def test_an_interrupt_names_only_runs_that_live(over: tuple[dict[str, Any], ...]) -> None:
+    said = "detached, nothing was stopped: r1 on long goes on; to come back: trainops logs -f r1"
+    assert of_a_launch([], OPTIONS, interrupted(*over, LIVES)) == said
+    assert of_a_launch([], OPTIONS, interrupted(LIVES, *over)) == said
+    assert of_a_launch([], OPTIONS, interrupted(*over)) in ("canceled, no run goes on", "canceled, nothing was started")
+    assert of_a_release([], OPTIONS, interrupted(*over)) == "canceled, nothing of it goes on; nothing was changed"
+
+
+def test_a_run_that_shows_no_sign_yet_goes_on() -> None:
+    late = heard(FAILED, "long", run="r1", state="running", failed=True, code="until-timeout")
+    assert "r1 on long goes on" in of_a_launch([], OPTIONS, interrupted(LIVES, late))
+
+
 def test_an_interrupt_before_anything_ran_started_nothing() -> None:
     assert of_a_launch([], OPTIONS, KeyboardInterrupt()) == "canceled, nothing was started"
 
