@@ -172,7 +172,7 @@ def test_programs_beside_the_interpreter_are_found(root: Path, tmp_path: Path) -
         ({"command": "nonesuch x"}, "no-command", "nonesuch is not on the run's PATH"),
         ({"command": "./none x"}, "no-command", "./none is not there"),
         ({"command": "/etc/passwd"}, "no-command", "/etc/passwd is not executable: chmod +x"),
-        ({"command": "'a"}, "command", "cannot be split into words (No closing quotation): close its quotes"),
+        ({"command": "'a"}, "command", "cannot be split into words: the ' is never closed"),
         ({"command": {"a": 1}}, "command", "neither a text nor a list"),
         ({"script": "train.py", "env": {"A-B": "x"}}, "env", "training_env: 'A-B' cannot be a variable's name"),
         ({"script": "train.py", "env": {"A": None}}, "env", "training_env: A is no text: write it in quotes"),
