@@ -230,7 +230,10 @@ def logs(words: Sequence[str], **options: Any) -> None:
 @main.command(epilog=EPILOG)
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option(
-    "--history", type=click.IntRange(min=0), metavar="NUMBER", help="List so many activations [5 of one host]."
+    "--history",
+    type=click.IntRange(min=0),
+    metavar="NUMBER",
+    help="List so many activations [5 of one host] and ended runs [5].",
 )
 @_PYTHON
 @_NAME

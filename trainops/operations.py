@@ -209,7 +209,7 @@ def status(
     """The runs of all hosts: state, age, values, GPUs and release, in ``values["runs"]`` of each host's step ``run``.
 
     ``values["projects"]`` has what was live when; ``history`` of the last activations are printed, by default 5 of a
-    single host and none of many.
+    single host and none of many, and of the runs that are over as many, at least 5 of each project.
     Arguments, options and errors as those of :func:`rollback`.
     """
     given = {"training_history": history, "training_python": python, "training_name": name}

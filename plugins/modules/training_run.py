@@ -214,6 +214,7 @@ options:
     description:
       - With O(state=listed), so many of the last activations of each project are in RV(table), with who made which
         release live when, from which commit, and which runs use it. RV(projects) has all of them in any case.
+      - Of the runs that are over so many of each project are there too, at least the last 5. RV(runs) has all.
       - By default 5 where a play has one host, and none where it has more.
     type: int
   signal:
@@ -476,7 +477,7 @@ live:
   returned: success, with O(state=listed)
   type: dict
 table:
-  description: The runs as text.
+  description: The runs as text, in at most 80 columns.
   returned: success, with O(state=listed)
   type: str
 cause:

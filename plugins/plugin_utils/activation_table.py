@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import short_id
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import columns
 
-_HEAD = ["#", "when (UTC)", "by", "how", "commit", "release and the runs that use it"]
+_HEAD = ["#", "when (UTC)", "by", "how", "commit", "release, its runs"]
 _WHO = 12
-_GAP = "  "
 
 
 def activation_lines(project: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], most: int) -> list[str]:
@@ -27,10 +27,8 @@ def activation_lines(project: Mapping[str, Any], runs: Sequence[Mapping[str, Any
         return []
     used = _used(runs, str(project["name"]))
     rows = [_HEAD, *(_row(record, project, used) for record in reversed(records))]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [_GAP.join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     earlier = len(project["activations"]) - len(records)
-    return [*lines, *([f"… and {earlier} earlier"] if earlier else [])]
+    return [*columns(rows), *([f"… and {earlier} earlier"] if earlier else [])]
 
 
 def _used(runs: Sequence[Mapping[str, Any]], name: str) -> dict[str, list[str]]:

@@ -6,20 +6,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import short_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.activation_table import activation_lines
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import ranges
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import age
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import age, cut
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import signal_name, span
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import cell, one_line, visible
 
 _GAP = "  "
 _TITLES = {"tokens_per_s": "tokens/s"}
 _ALIVE = ("starting", "running")
+_OVER = 5  # of a project, unless more are asked for
+_COLUMNS = 80
+_BLANK = re.compile(r"(\d) (d|h|min|s)\b(?: (?=\d))?")
 
 
 def summary(result: Mapping[str, Any]) -> str:
@@ -46,31 +50,75 @@ def _live(project: Mapping[str, Any]) -> str:
 
 
 def table(hosts: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """The runs of hosts (name, result), a line each, and below what is live where.
+    """The runs of hosts (name, result) in at most 80 columns, a line each, and below what is live where.
 
-    The name of a single host that is empty has no column.
+    Of the runs that are over the last ones of each project. The name of a single host that is empty has no column.
     """
-    runs = [(host, result, run) for host, result in hosts for run in result["runs"]]
+    runs = [(host, result, run) for host, result in hosts for run in _shown(result)]
     values = list(dict.fromkeys(name for _host, _result, run in runs for name in run["found"]))
     named = any(host for host, _result in hosts)
     head = [*(["host"] if named else []), "run", "state", "age", *(_TITLES.get(name, name) for name in values)]
     rows = [[*head, "GPUs", "release"]]
     for host, result, run in runs:
-        cells = [_run(run, result), _state(run), _age(run), *(_figure(run["found"].get(name)) for name in values)]
-        rows.append([*([host] if named else []), *cells, _gpus(run), _release(run, result)])
-    lines = _aligned(rows) if runs else []
+        texts = [_run(run, result), _state(run), _age(run), *(_figure(run["found"].get(name)) for name in values)]
+        row = [*([host] if named else []), *texts, _gpus(run), _release(run, result)]
+        rows.append(list(map(cell, row)))
+    lines = _aligned(_fitted(rows)) if runs else []
     column = max((len(host) for host, _result in hosts), default=0)
     for host, result in hosts:
-        first = "" if result["runs"] else "no run; "
         begin = f"{host:<{column}}{_GAP if named else ''}"
-        for project in result["projects"]:
-            lines.append(f"{begin}{first}{_live(project)}")
-            past = activation_lines(project, result["runs"], int(result.get("history") or 0))
-            lines += [f"{_GAP}{line}" for line in past]
-            first = ""
-        if not result["projects"]:
-            lines.append(f"{begin}{first}nothing of trainops is there")
-    return "\n".join(map(visible, lines))
+        lines += [f"{begin}{line}" if told else f"{_GAP}{line}" for told, line in _beneath(result)]
+    return "\n".join(visible(one_line(line)) for line in lines)
+
+
+def _shown(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Every run that lives, and of those that are over the last ones of each project; the latest come first."""
+    left = {str(project["name"]): _most(result) for project in result["projects"]}
+    found = []
+    for run in result["runs"]:
+        if run["state"] not in _ALIVE and not run.get("left_behind"):
+            name = str(run["project"])
+            left[name] = left.get(name, _most(result)) - 1
+            if left[name] < 0:
+                continue
+        found.append(run)
+    return found
+
+
+def _most(result: Mapping[str, Any]) -> int:
+    return max(_OVER, int(result.get("history") or 0))
+
+
+def _beneath(result: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    """The lines about a host below the table, and whether its name comes before each."""
+    if hidden := len(result["runs"]) - len(_shown(result)):
+        yield True, f"… and {hidden} earlier {'run' if hidden == 1 else 'runs'} (--history {_most(result) + hidden})"
+    first = "" if result["runs"] else "no run; "
+    for project in result["projects"]:
+        yield True, f"{first}{_live(project)}"
+        for line in activation_lines(project, result["runs"], int(result.get("history") or 0)):
+            yield False, line
+        first = ""
+    if not result["projects"]:
+        yield True, f"{first}nothing of trainops is there"
+
+
+def _fitted(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Rows that fit a terminal: spans without blanks where they do not, and then the widest cells cut."""
+    found = [list(row) for row in rows]
+    if _excess(found) > 0:
+        found = [[_BLANK.sub(r"\1\2", text) for text in row] for row in found]
+    while (excess := _excess(found)) > 0:
+        widths = [max(map(len, column)) for column in zip(*found, strict=True)]
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        second = max((width for at, width in enumerate(widths) if at != widest), default=0)
+        width = max(min(widths[widest] - 1, second), widths[widest] - excess, 1)
+        found = [[cut(text, width) if at == widest else text for at, text in enumerate(row)] for row in found]
+    return found
+
+
+def _excess(rows: Sequence[Sequence[str]]) -> int:
+    return max(map(len, _aligned(rows))) - _COLUMNS
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

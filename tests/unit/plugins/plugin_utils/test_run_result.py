@@ -232,6 +232,7 @@ def test_memory_that_stays_is_told_in_the_end() -> None:
 def listing(*runs: dict[str, Any], live: str | None = ID, name: str = "dflash") -> dict[str, Any]:
     moments = [{"activation": 1, "release": OLD}, {"activation": 2, "release": ID}]
     project = {"name": name, "live": live, "activations": moments, "cache_bytes": 1_200_000_000, "runs": list(runs)}
+    project["releases"] = [ID]
     return {"projects": [project], "runs": list(runs)}
 
 
@@ -258,9 +259,9 @@ def test_the_table_of_many_hosts() -> None:
         row("r2", "step 12 loss 3.4 tokens/s 1200"),
     )
     assert run_table.table([("ct200", first), ("a", run_result.listed({"projects": [], "runs": []}, None, 0))]) == (
-        "host   run  state               age        step  loss  tokens/s  GPUs  release\n"
-        "ct200  r2   running             2 h 5 min  12    3.4   1200      0-1   7c1e09a live\n"
-        "ct200  r1   exit 1 after 231 s  2 h 5 min  9     4.25  -         none  5d0c2aa\n"
+        "host   run  state              age     step  loss  tokens/s  GPUs  release\n"
+        "ct200  r2   running            2h5min  12    3.4   1200      0-1   7c1e09a live\n"
+        "ct200  r1   exit 1 after 231s  2h5min  9     4.25  -         none  5d0c2aa\n"
         "ct200  dflash: live 7c1e09a (2 activations), compile caches 1.2 GB\n"
         "a      no run; nothing of trainops is there"
     )
@@ -268,6 +269,33 @@ def test_the_table_of_many_hosts() -> None:
     assert run_table.summary(first) == (
         "1 run alive, 1 over; dflash: live 7c1e09a (2 activations), compile caches 1.2 GB"
     )
+
+
+def test_the_widest_table_fits_a_terminal() -> None:
+    long = end(None, signal=9, out_of_memory=True, seconds=180_000.0)
+    wide = {"state": "ended", "exit": long, "left_behind": True, "release": "adopted-12", "age_s": 1_000_000.0}
+    line = "step 1000000 loss 0.004567 tokens/s 1234567"
+    runs = [row("r1234", line, **wide), row("r1235", line, release="adopted-12", gpus=[{"index": 3, "uuid": "a"}])]
+    text = run_table.table([("train-ct200", listed(*runs, live="adopted-12"))]).splitlines()
+    assert [len(told) <= 80 for told in text] == [True] * 4
+    assert [told.split()[1] for told in text[1:3]] == ["r1235", "r1234"]
+    assert "adopted-12 live" in text[1] or "…" in text[1]
+    narrow = run_table.table([("ct200", listed(row("r1", "step 1 loss 2.0", release="adopted"), live="adopted"))])
+    assert "2 h 5 min" in narrow  # nothing is shortened where there is room
+
+
+def test_of_runs_that_are_over_the_last_are_shown() -> None:
+    over = [row(f"r{number}", state="ended", exit=end(0)) for number in range(1, 10)]
+    found = listed(row("r0"), *over, {**row("r10", state="ended", exit=end(0)), "left_behind": True}, row("r11"))
+    lines = run_table.table([("ct200", found)]).splitlines()
+    assert [line.split()[1] for line in lines] == [
+        *["run", "r11", "r10", "r9", "r8", "r7", "r6", "r5", "r0"],  # what lives, and what left processes, too
+        "…",
+        "dflash:",
+    ]
+    assert lines[-2] == "ct200  … and 4 earlier runs (--history 9)"
+    assert "earlier" not in run_table.table([("ct200", {**found, "history": 9})])
+    assert len(found["runs"]) == 12
 
 
 @pytest.mark.parametrize(
