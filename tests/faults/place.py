@@ -115,6 +115,7 @@ class Place:
         if self._reader:
             self._reader.kill()
             self._reader.wait()
+        self.seen(f"{FOLDER}/reads").unlink(missing_ok=True)  # the count of the reader before
         argv = [*DIE_WITH_PARENT, "/usr/bin/python3", "-I", "-", FOLDER, *ROOTS.values()]
         attached = [*DIE_WITH_PARENT, *self.container.attach(argv, *DIE_WITH_PARENT)]
         self._reader = subprocess.Popen(
@@ -123,8 +124,7 @@ class Place:
         assert self._reader.stdin is not None
         with self._reader.stdin as stream:
             stream.write(Path(reader.__file__).read_bytes())
-        before = self.reads()
-        until(lambda: self.reads() > before or self.reads() == 1, "the reader's first pass")
+        until(lambda: self.reads(), "the reader's first pass")
 
     def seen(self, path: str) -> Path:
         """A path in the running container as it is reached from this machine."""
