@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
@@ -17,6 +18,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.secret im
     shown_words,
     without_secrets,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,12 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.secret im
         ("https_proxy", "http://proxy:3128", False),
         ("https_proxy", "http://me:pw@proxy:3128", True),
         ("https_proxy", "http://tok3n@proxy:3128", True),
+        ("HTTP_PROXY", "http://user:SeCrEt/x@proxy:3128", True),
+        ("http_proxy", "user:SeCrEt99x@proxy:3128", True),
+        ("ALL_PROXY", "corp\\bob:pw@proxy:3128", True),
+        ("ALL_PROXY", "me@corp.de:pw@proxy:3128", True),
+        ("ALL_PROXY", "proxy:3128", False),
+        ("NO_PROXY", "localhost,10.0.0.0/8,[::1]", False),
         ("PYTHON_TOKEN", "x", True),
         ("WANDB_API_KEY", "x", True),
         ("NCCL_X", "hf_abcdefghijklmnopqrst", True),
@@ -93,6 +102,59 @@ def test_secrets_in_words_are_hidden(command: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--password=correct horse battery staple"], ["--password=***"]),
+        (["--token=aB3;tailOfToken99"], ["--token=***"]),
+        (["--token", "aB3"], ["--token", "***"]),
+        (["--token", "correct-horse-battery-staple"], ["--token", "***"]),
+        (["--api-key=k&SeCrEtTail99"], ["--api-key=***"]),
+        (["--key=abc.def|Tail99secret"], ["--key=***"]),
+        (["--password=--xTail99"], ["--password=***"]),
+        (["--password", "--x-tail"], ["--password", "***"]),
+        (["--token", "--x9Tail"], ["--token", "***"]),
+        (["--use-auth-token", "--lr", "3", "--token", "--lr"], ["--use-auth-token", "--lr", "3", "--token", "--lr"]),
+        (["--api-key=//abcTail99"], ["--api-key=***"]),
+        (["--api-key", "a***Tail99"], ["--api-key", "***"]),
+        (["--api-key=a***Tail99"], ["--api-key=***"]),
+        (["--token=abc(def)Tail99"], ["--token=***"]),
+        (["--set=x.api_key=abc def"], ["--set=x.api_key=***"]),
+        (["--header", "X-Api-Key: abc def"], ["--header", "X-Api-Key: ***"]),
+        (['{"api_key": "abc\\"Tail", "n": 1}'], ['{"api_key": "***", "n": 1}']),
+        (["{n: 1, api_key: abc def}"], ["{n: 1, api_key: ***"]),
+        (["--proxy", "http://u:pa/SeCrEt@h"], ["--proxy", "http://***@h"]),
+        (["http://u:my pass@h/", "http://me@corp.de:pw@h/"], ["http://***@h/", "http://***@h/"]),
+        (["user:pw@proxy:3128", "--proxy=user:p w@h"], ["***@proxy:3128", "--proxy=***@h"]),
+        (["sh", "-c", "x --password ab\\ cTail99"], ["sh", "-c", "x --password ***"]),
+        (["sh", "-c", "x --password 'ab'cTail99"], ["sh", "-c", "x --password '***"]),
+        (["sh", "-c", "x -H 'X-Api-Key: ab c'"], ["sh", "-c", "x -H 'X-Api-Key: ***"]),
+        (["sh", "-c", 'x --password "$PW" --n 3'], ["sh", "-c", 'x --password "$PW" --n 3']),
+        (["sh", "-c", "x --password '$PW' --n 3"], ["sh", "-c", "x --password '***' --n 3"]),
+        (["git", "-c", "password=correct horse"], ["git", "-c", "password=***"]),
+    ],
+)
+def test_the_whole_of_a_secret_is_hidden(words: list[str], shown: list[str]) -> None:
+    assert shown_words(words) == shown
+
+
+@given(
+    st.text(alphabet="aB3;&|'\"\\ =:@/*-$<>{}()[],#?~.\n", min_size=1, max_size=8).filter(
+        lambda text: not is_path(text)
+    ),
+    st.sampled_from(
+        ["--password=", "--password\0", "--api-key=", "a.token=", "--x=b.token=", "password:", "A_KEY=", "http://u:"]
+    ),
+)
+def test_no_sign_ends_a_secret(text: str, before: str) -> None:
+    secret = f"q{text}TaIl99"
+    words = (before + secret + ("@host" if before.startswith("http") else "")).split("\0")
+    assert "TaIl99" not in " ".join(shown_words(words))
+    assert "TaIl99" not in shown_words([json.dumps({"n": 1, "api_key": secret})])[0]
+    code = f"cd x && t --password {shlex.quote(secret)} --n 3"
+    assert "TaIl99" not in shown_words(["bash", "-c", code])[2]
+
+
+@pytest.mark.parametrize(
     "command",
     [
         "train.py --lr 1e-4 --out /root/x --tokenizer gpt2-Medium7 --max-tokens 4096 --num-keys 8",
@@ -112,12 +174,15 @@ def test_ordinary_words_stay_as_they_are(command: str) -> None:
 def test_the_hidden_parts_are_known_for_what_shows_a_command_line() -> None:
     words = ["t", "--token", "a b c d1", "--url=https://u:p@h/x?sig=zz"]
     assert secrets_of(words) == ["a b c d1", "u:p", "zz"]
+    assert shown_words(["a", "xzzx", "zz"], ["zz", ""]) == ["a", "x***x", "***"]
     assert without_secrets("python t.py --token a1b2c3 --n 3") == "python t.py --token *** --n 3"
 
 
 def test_a_word_of_any_length_takes_no_time() -> None:
     for long in ("a" * 200_000, "-" * 200_000, "token" * 40_000, "a.b-" * 50_000, "aB1" * 70_000, "?" * 200_000):
         assert len(shown_words(["--x", long])) == 2
+    for long in ("eyJ-" * 50_000, "://a:" * 40_000, ",a:" * 60_000 + " @", "key='" * 40_000, "--key " * 30_000):
+        assert len(shown_words(["--x", long, "sh", "-c", long])) == 5
 
 
 def test_a_path_is_one_that_begins_in_a_folder_that_is_there() -> None:
