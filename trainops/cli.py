@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 
 import trainops
 from trainops import starting
-from trainops.detaching import of_a_follower, of_a_launch, of_a_release
+from trainops.detaching import of_a_follower, of_a_launch, of_a_release, of_a_stop
 from trainops.errors import FileExists
 from trainops.extravars import read_extravars
 from trainops.presenting import EPILOG, EXIT_CODES, JSON, Told, aborted, errors_told, mistakes_told, present, print_json
@@ -266,7 +266,14 @@ def stop(words: Sequence[str], **options: Any) -> None:
     runs, and what was started by hand, are never touched.
     """
     run, targets = _run_and_targets(words, "all")
-    _run(trainops.stop, options, run=run, target=targets)
+    given = dict(options)
+    _run(
+        trainops.stop,
+        options,
+        detached=lambda interrupt: of_a_stop(words, given, interrupt),
+        run=run,
+        target=targets,
+    )
 
 
 @main.command(epilog=EPILOG)

@@ -13,6 +13,8 @@ from trainops.targets import looks_like_run
 _ACTION = "trainops.proxmox.training_run"
 # What the step says before the first line of a log; a line of the log itself never looks so.
 _FOLLOWED = re.compile(r"^(\S+) +run +the log of (r\d+)$", re.MULTILINE)
+# What it says of a run that was asked to stop and has not ended at once.
+_ASKED = re.compile(r"^(\S+) +run +(r\d+) was asked to stop\b.*$", re.MULTILINE)
 _RELEASE = "trainops.proxmox.training_release"
 _ALIVE = ("starting", "running")
 
@@ -40,6 +42,29 @@ def of_a_launch(words: Sequence[str], options: Mapping[str, Any], interrupt: Bas
     if _living(started):
         parts[0] = f"detached, nothing was stopped: {parts[0]}"
     return "; ".join(parts) or ("canceled, no run goes on" if started else "canceled, nothing was started")
+
+
+def of_a_stop(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:
+    """A stop: what ended by then, what was asked to and goes on, and of which hosts that is not known.
+
+    ``words`` are the run and the targets of the command line.
+    """
+    if not isinstance(interrupt, Interrupted) or options.get("check_mode"):
+        return "canceled, nothing was stopped"
+    steps = [step for host in interrupt.result.hosts.values() for step in host.steps]
+    parts = [f"{step.host}: {step.summary}" for step in steps if step.action == _ACTION and step.changed]
+    stopping = sorted(host for host, step in interrupt.under_way.items() if step == "run")
+    told = dict(_ASKED.findall(interrupt.result.output))
+    asked = {host: told[host] for host in stopping if host in told}
+    if asked:
+        goes_on = ", ".join(f"{run} on {host}" for host, run in asked.items())
+        were, ends = ("was", "it ends") if len(asked) == 1 else ("were", "they end")
+        again = _command("stop", words, options)
+        parts.append(f"{goes_on} {were} asked to stop and may go on until {ends}: {again} waits again and then kills")
+    if unknown := [host for host in stopping if host not in told]:
+        look = _command("status", [word for word in words if word != "all" and not looks_like_run(word)], options)
+        parts.append(f"whether a run on {', '.join(unknown)} was asked to stop is not known: {look} tells")
+    return "; ".join(["canceled", *(parts or ["nothing was stopped"])])
 
 
 def of_a_release(words: Sequence[str], options: Mapping[str, Any], interrupt: BaseException) -> str:

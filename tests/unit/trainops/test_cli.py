@@ -223,7 +223,7 @@ def test_words_become_variables(tmp_path: Path, words: list[str], playbook: str,
         ),
         (["launch"], "launch_training", "canceled, nothing was started"),
         (["logs"], "training_logs", "canceled"),
-        (["stop"], "stop_training", "canceled"),
+        (["stop"], "stop_training", "canceled; nothing was stopped"),
         (["rollback"], "rollback_training", "canceled, nothing of it goes on; nothing was changed"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainops.detaching import of_a_follower, of_a_launch, of_a_release
+from trainops.detaching import of_a_follower, of_a_launch, of_a_release, of_a_stop
 from trainops.results import Ending, Interrupted, Reason, read_result, under_way
 
 OPTIONS: dict[str, Any] = {"inventory": (), "limit": None, "name": None}
@@ -170,3 +170,37 @@ def test_a_deploy_that_launches_says_what_it_started() -> None:
     assert of_a_release([], OPTIONS, interrupted(BEGUN)).startswith(
         "canceled; whether a run was started on ct200 is not"
     )
+
+
+def asked(host: str, run: str) -> dict[str, Any]:
+    return {"event": "verbose", "stdout": f"{host}  run      {run} was asked to stop, it has 60 s for that"}
+
+
+DONE = heard("runner_on_ok", "ct200", run="r3", state="ended", changed=True, summary="r3 was stopped after 9 s, by me")
+ON = "may go on until it ends: trainops stop r3 waits again and then kills"
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ((), "canceled; nothing was stopped"),
+        ((BEGUN, asked("ct200", "r3")), f"canceled; r3 on ct200 was asked to stop and {ON}"),
+        ((BEGUN,), "canceled; whether a run on ct200 was asked to stop is not known: trainops status tells"),
+        ((BEGUN, asked("ct200", "r3"), DONE), "canceled; ct200: r3 was stopped after 9 s, by me"),
+        (
+            (BEGUN, OTHERS, asked("ct210", "r5"), asked("ct200", "r3")),
+            (
+                "canceled; r3 on ct200, r5 on ct210 were asked to stop and may go on until they end: "
+                "trainops stop r3 waits again and then kills"
+            ),
+        ),
+    ],
+)
+def test_an_interrupted_stop_says_what_goes_on(events: tuple[dict[str, Any], ...], said: str) -> None:
+    assert of_a_stop(["r3"], OPTIONS, interrupted(*events)) == said
+
+
+def test_a_stop_that_only_looks_or_has_not_begun_asked_nobody() -> None:
+    assert of_a_stop([], OPTIONS, KeyboardInterrupt()) == "canceled, nothing was stopped"
+    checked = {**OPTIONS, "check_mode": True}
+    assert of_a_stop([], checked, interrupted(BEGUN)) == "canceled, nothing was stopped"
