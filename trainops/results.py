@@ -42,7 +42,7 @@ class StepResult:
     failed: bool
     unreachable: bool
     summary: str
-    values: dict[str, Any]
+    values: dict[str, Any] = dataclasses.field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,12 @@ class Result:
     message: str
     output: str
     seconds: float
+
+    def __repr__(self) -> str:
+        """Short enough to be printed; the steps and their values are in ``hosts``, all of it in :meth:`as_dict`."""
+        hosts = ", ".join(self.hosts) or "no host"
+        message = f": {self.message}" if self.message else ""
+        return f"<Result {self.reason} of {self.playbook} on {hosts} after {self.seconds:g} s{message}>"
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -158,7 +164,7 @@ def under_way(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def _step(event: str, data: Mapping[str, Any]) -> StepResult:
     # Not at the head of this file: with an ansible-core that is too old it cannot be imported, see trainops.core.
-    from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
+    from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines, visible
 
     values = {key: value for key, value in (data.get("res") or {}).items() if not key.startswith("_ansible_")}
     values.pop("invocation", None)
@@ -172,7 +178,7 @@ def _step(event: str, data: Mapping[str, Any]) -> StepResult:
         changed=bool(values.get("changed")),
         failed=event == "runner_on_failed" and not data.get("ignore_errors"),
         unreachable=event == "runner_on_unreachable",
-        summary=lines.failure(values)[0] if bad else said,
+        summary=visible.one_line(lines.failure(values)[0] if bad else said),
         values=values,
     )
 

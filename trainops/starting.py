@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ _HEAD = """\
 # Which containers, on which nodes, and what goes where. Written by trainops init, yours to edit: add hosts, and see
 # ansible-doc -t role -l trainops.proxmox for all variables.
 """
+_COMMENT = 200  # characters
 _CONFIG = """\
 [defaults]
 inventory = inventory.yml
@@ -36,7 +38,8 @@ class Found:
     """What a survey found, as values; those of steps that did not run are None.
 
     ``node``, ``survey`` and ``release`` are the results of the modules node_info, training_survey and training_release
-    (in check mode). ``message`` says what went wrong, ``project`` is what ``training_project`` will be.
+    (in check mode). ``message`` says what went wrong, ``project`` is what ``training_project`` will be, ``scripts`` are
+    the Python files on its first level.
     """
 
     target: Target
@@ -46,6 +49,7 @@ class Found:
     node: dict[str, Any] | None
     survey: dict[str, Any] | None
     release: dict[str, Any] | None
+    scripts: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -94,7 +98,26 @@ def survey(
         node=_values(result, "node"),
         survey=_values(result, "survey"),
         release=_values(result, "release"),
+        scripts=_scripts(paths),
     )
+
+
+def _scripts(paths: Sequence[str]) -> tuple[str, ...]:
+    """The names of the Python files that a person may have meant to run; none where a folder cannot be read."""
+    found: list[str] = []
+    for path in map(Path, paths):
+        with contextlib.suppress(OSError):
+            names = [one.name for one in path.iterdir() if one.is_file()] if path.is_dir() else [path.name]
+            found += [name for name in names if name.endswith(".py") and not name.startswith(("_", "."))]
+    return tuple(sorted(set(found)))
+
+
+def script(names: Sequence[str]) -> str:
+    """The script among ``names`` that trains, as far as a name says so; otherwise ``train.py``."""
+    training = [name for name in names if name.startswith("train")] or [name for name in names if "train" in name]
+    if "train.py" in names or not names:
+        return "train.py"
+    return names[0] if len(names) == 1 else training[0] if len(training) == 1 else "train.py"
 
 
 def _message(result: Result) -> str:
@@ -128,6 +151,7 @@ def inventory(found: Found) -> str:
         *_project(found.project),
         f"    training_root: {_scalar(seen.get('root') or found.target.root or '/root')}",
         *_python(seen),
+        f"    # training_script: {_scalar(script(found.scripts))} # what trainops launch runs",
         *_big(seen),
     ]
     return _HEAD + "\n".join(["---", "training:", "  hosts:", *_host(found), "  vars:", *values]) + "\n"
@@ -138,7 +162,8 @@ def _host(found: Found) -> list[str]:
     target, node = found.target, (found.node or {}).get("node")
     lines = [
         f"    ct{target.vmid}:",
-        f"      ansible_host: {_scalar(target.address)}" + (f" # the node ({node}), not the container" if node else ""),
+        f"      ansible_host: {_scalar(target.address)}"
+        + (_comment(f"the node ({node}), not the container") if node else ""),
         f"      ansible_user: {_scalar(target.user)}" if target.user else "",
         f"      ansible_port: {target.port}" if target.port else "",
         f"      proxmox_vmid: {target.vmid}",
@@ -147,11 +172,23 @@ def _host(found: Found) -> list[str]:
 
 
 def _scalar(value: Any) -> str:
-    """A value as YAML writes it on one line."""
+    """A value as YAML writes it on one line, whatever is in it."""
     import yaml
 
     mark = "!unsafe " if isinstance(value, str) and looks_like_template(value) else ""
-    return mark + yaml.safe_dump(value, allow_unicode=True, width=10_000).removesuffix("\n").removesuffix("\n...")
+    # Only between double quotes everything that is no letter of a line is written out.
+    style = '"' if isinstance(value, str) and not value.isprintable() else None
+    dumped: str = yaml.safe_dump(value, default_style=style, allow_unicode=True, width=1_000_000)
+    return mark + dumped.removesuffix("\n").removesuffix("\n...")
+
+
+def _comment(text: str) -> str:
+    """A comment at the end of a line, which ends with it: whoever is root in a container chose some of the words.
+
+    YAML begins a new line at more than a newline, so all that cannot be printed is written out.
+    """
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_COMMENT])
+    return f" # {shown}"
 
 
 def _project(project: str | list[str]) -> list[str]:
@@ -166,7 +203,7 @@ def _python(seen: dict[str, Any]) -> list[str]:
         return ["    # No Python was found in the container: install one, and name it here.", "    # training_python:"]
     said: dict[str, Any] = next((one for one in seen.get("pythons") or [] if one["path"] == path), {})
     has = ", ".join([str(said.get("version", "")), *([f"torch {said['torch']}"] if said.get("torch") else [])])
-    return [f"    training_python: {_scalar(path)} # {has}"]
+    return [f"    training_python: {_scalar(path)}{_comment(has)}"]
 
 
 def _big(seen: dict[str, Any]) -> list[str]:
@@ -175,7 +212,7 @@ def _big(seen: dict[str, Any]) -> list[str]:
         return []
     from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 
-    told = [f"      - {_scalar(one['exclude'])} # {size(one['bytes'])}" for one in seen["big"]]
+    told = [f"      - {_scalar(one['exclude'])}{_comment(size(one['bytes']))}" for one in seen["big"]]
     return ["    training_exclude: # too big to ship; what the container has of it: name it in training_shared", *told]
 
 

@@ -107,7 +107,8 @@ options:
     type: str
   env:
     description:
-      - Environment variables of the run, a mapping of names to texts.
+      - Environment variables of the run, a mapping of names to texts. One text of C(NAME=VALUE) words with a comma or
+        a blank between, as C(-e training_env=NAME=VALUE) gives it, is read as such a mapping, and so is one in JSON.
       - A value is recorded with the run where the name is known to be harmless (C(PATH), C(LANG), C(TZ), C(CUDA_*),
         C(NCCL_*), C(OMP_*), C(TORCH*), C(PYTHON*) and the like), or where it is a number, a truth value or a path that
         is there. Of all others only a digest is kept, which tells whether a later run has the same value.

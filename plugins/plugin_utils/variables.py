@@ -61,7 +61,9 @@ def unknown(names: Iterable[str], own: Any = None) -> str:
     told = []
     for name in strange:
         words = sorted(one.removeprefix(PREFIX) for one in known())
-        near = difflib.get_close_matches(name.removeprefix(PREFIX), words, 1)
+        word = name.removeprefix(PREFIX)
+        begun = [one for one in words if len(word) > 2 and one.startswith(f"{word}_")]
+        near = difflib.get_close_matches(word, words, 1) or sorted(begun, key=len)
         told.append(f"{name} is no variable of trainops" + (f": did you mean {PREFIX}{near[0]}?" if near else ""))
     return f"{'; '.join(told)} (variables of your own: name them in the list {OWN})"
 

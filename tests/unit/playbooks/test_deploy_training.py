@@ -12,7 +12,7 @@ from ansible_collections.trainops.proxmox.plugins.module_utils.api import API_AR
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = re.compile(r"^#   (?P<name>\w+) +(?:\[(?P<default>.+?)\]|\(set it\)) +\S")
-OF_THE_PLAY = {"training_hosts", "proxmox_vmid", "training_launch"}
+OF_THE_PLAY = {"training_hosts", "proxmox_vmid", "training_launch", "training_history"}
 API = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
 QUESTION = yaml.safe_load((ROOT / "playbooks/tasks/state.yml").read_text())[0]
 

@@ -66,6 +66,14 @@ def test_a_step_has_its_word_and_its_values() -> None:
     assert result.check
 
 
+def test_a_result_is_printed_in_a_line() -> None:
+    result = read_result(
+        [ran(res={"table": "x" * 9999}), stats("ct200")], Ending(0, None, 1.25), "site.yml", check=False
+    )
+    assert str(result) == "<Result ok of site.yml on ct200 after 1.25 s>"
+    assert len(repr(result.hosts["ct200"])) < 500
+
+
 @pytest.mark.parametrize(
     ("event", "more", "failed", "unreachable"),
     [

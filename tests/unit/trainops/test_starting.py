@@ -79,6 +79,24 @@ def test_the_inventory_says_what_was_found() -> None:
     assert "# 3.12.3, torch 2.11.0" in text
 
 
+@pytest.mark.parametrize(
+    ("names", "proposed"),
+    [
+        ((), "train.py"),
+        (("main.py",), "main.py"),
+        (("model.py", "train_big.py"), "train_big.py"),
+        (("a_train.py", "model.py"), "a_train.py"),
+        (("train.py", "train_b.py"), "train.py"),
+        (("train_a.py", "train_b.py"), "train.py"),
+        (("yes: no.py",), "'yes: no.py'"),
+    ],
+)
+def test_the_script_to_launch_is_proposed_as_a_comment(names: tuple[str, ...], proposed: str) -> None:
+    text = files(replace(FOUND, scripts=names))["inventory.yml"]
+    assert f"    # training_script: {proposed} # what trainops launch runs" in text
+    assert "training_script" not in loaded(replace(FOUND, scripts=names))["training"]["vars"]
+
+
 @pytest.mark.parametrize("path", ["a: b", "# x", "ümlaut dir", "- x", "yes", "123", "'"])
 def test_any_path_survives_the_inventory(path: str) -> None:
     assert loaded(replace(FOUND, project=path))["training"]["vars"]["training_project"] == path

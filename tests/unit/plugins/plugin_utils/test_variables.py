@@ -51,6 +51,7 @@ def test_every_name_that_roles_playbooks_and_examples_use_is_known() -> None:
         (sorted(known()), None, []),
         (["training_exlude"], None, ["training_exlude is no variable", "did you mean training_exclude?"]),
         (["training_gpu"], None, ["did you mean training_gpus?"]),
+        (["training_keep"], None, ["did you mean training_keep_releases?"]),
         (["training_Root"], None, ["did you mean training_root?"]),
         (["training_lr"], None, ["training_lr is no variable of trainops (", "training_own_variables"]),
         (["training_rot", "training_lr"], None, ["training_lr is", "training_rot is"]),
