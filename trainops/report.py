@@ -35,8 +35,10 @@ def _joined(rows: Iterable[Row]) -> str:
 
 
 def _laid_out(label: str, texts: Iterable[str]) -> Iterator[str]:
+    from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line
+
     head = label
-    for text in texts:
+    for text in map(one_line, texts):
         # What was laid out in columns stays so.
         wide = _COLUMNS - _LABEL
         parts = (

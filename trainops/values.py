@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_TEMPLATES = ("{{", "{%", "{#")
+_TEMPLATES = ("{{", "{%", "{#", "#jinja2:")  # the last one, in front, may say that a template is marked otherwise
 
 
 class Literal(str):

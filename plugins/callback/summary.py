@@ -47,6 +47,7 @@ from ansible.plugins.loader import action_loader, connection_loader
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import lines
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_table import table as table_of_runs
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.spec import argument_spec
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible_diff
 
 if TYPE_CHECKING:
     from ansible.executor.task_result import CallbackTaskResult  # not in an ansible-core that is too old to go on
@@ -146,7 +147,7 @@ class CallbackModule(CallbackBase):
     def v2_on_file_diff(self, result: CallbackTaskResult) -> None:
         for one in result.result["results"] if self._is_loop(result) else [result.result]:
             if one.get("diff") and (one.get("changed") or self._step(result)):
-                diff = self._get_diff(one["diff"])
+                diff = self._get_diff(visible_diff(one["diff"]))
                 if diff:
                     self._display.display(diff.rstrip("\n"))
 

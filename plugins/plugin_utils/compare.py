@@ -11,10 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import short_id
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_secret
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import why_hidden
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, Project
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import HIDDEN, labels, shown, text_of
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
+    headed,
+    hidden,
+    labels,
+    shown,
+    text_of,
+)
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line
 
 _ACTIONS = ("changed", "added", "removed")
 _LISTED = 50
@@ -79,7 +86,7 @@ def message(result: Mapping[str, Any]) -> str:
         lines += [f"{what}: {one['action']:7} {one.get('at', one['path'])}{_how(one)}" for one in changes[:_LISTED]]
         if len(changes) > _LISTED:
             lines.append(f"{what}: … and {len(changes) - _LISTED} more")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _how(change: Change) -> str:
@@ -91,7 +98,7 @@ def _how(change: Change) -> str:
 
 def _described(entry: Mapping[str, Any], before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
     if entry["type"] == "link":
-        return f"a link to {entry['target']}"
+        return f"a link to {one_line(str(entry['target']))}"
     if entry["type"] != "file":
         return {"dir": "a folder", "shared": "a shared name"}.get(entry["type"], "neither file nor folder nor link")
     mode = before and after and before.get("mode") != after.get("mode")
@@ -123,7 +130,9 @@ class _Texts:
             # Where both sides went on from a text that is nowhere any more, it helps to see how they differ.
             was, origin = text_of(self._files[path]), f"the project; {origin} is nowhere any more"
         sides = (_side(was, before, after), _side(is_now, after, before))
-        return _pair(path, f"{path} ({origin})", f"{self._host}:{self._place(change)} (by hand)", sides)
+        if why := why_hidden(path, was, is_now):
+            sides = hidden(*sides, why)
+        return headed(f"{path} ({origin})", f"{self._host}:{self._place(change)} (by hand)", *sides)
 
     def _place(self, change: Change) -> str:
         """Where it is, by the link that leads to what is live: an id of 64 digits is no help to a reader."""
@@ -136,10 +145,13 @@ class _Texts:
         was = self._original(before)
         lost = before and before["type"] == "file" and was is None
         will = text_of(self._files[path]) if path in self._files else None
+        why = why_hidden(path, was, will)
         if lost and will is not None:  # without the other side it would be all of it
             was, will = f"({size(before['size'])}, nowhere any more)\n", f"({size(after['size'])})\n"
         sides = (_side(was, before, after), _side(will, after, before))
-        return _pair(path, f"{path} ({self._host}: {self._release})", f"{path} (the project)", sides)
+        if why:
+            sides = hidden(*sides, why)
+        return headed(f"{path} ({self._host}: {self._release})", f"{path} (the project)", *sides)
 
     def _original(self, entry: Mapping[str, Any] | None) -> str | None:
         """The text that was released, from the container or from the project, where it still is."""
@@ -156,10 +168,3 @@ def _side(text: str | None, entry: Mapping[str, Any] | None, other: Mapping[str,
     mode = other and entry.get("mode") != other.get("mode") and "mode" in entry and "mode" in other
     what = shown(text, entry) if entry["type"] in ("file", "link") else f"({_described(entry, None, None)})\n"
     return (f"(mode {entry['mode']:04o})\n" if mode else "") + what
-
-
-def _pair(path: str, before_header: str, after_header: str, sides: tuple[str, str]) -> dict[str, str]:
-    before, after = sides
-    if is_secret(path):
-        before, after = (HIDDEN if before else ""), (HIDDEN.replace(")", ", changed)") if after else "")
-    return {"before_header": before_header, "after_header": after_header, "before": before, "after": after}

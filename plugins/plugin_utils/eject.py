@@ -12,6 +12,8 @@ from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import ADOPTED, short_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import headed
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line
 
 _LISTED = 20
 
@@ -140,7 +142,7 @@ def _message(result: Mapping[str, Any], check_mode: bool) -> str:
             lines.append(f"{what}: … and {len(texts) - _LISTED} more")
     if check_mode and any(one["release_id"].startswith(ADOPTED) for one in result["removed"]):
         lines.append(f"to have back what was there before the first deploy, roll back to {ADOPTED} first")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _release(one: Mapping[str, Any]) -> str:
@@ -156,8 +158,8 @@ def _diff(done: Mapping[str, Any]) -> list[dict[str, str]]:
     before += [f"{home}/releases: {_release(one)}" for one in done["removed"]]
     after = [one["path"] + "/" * (one["type"] == "folder") for one in done["names"]]
     texts = {"before": before, "after": [*after, *(f"{path} (no release lists it)" for path in done["stays"])]}
-    shown = {key: "".join(f"{line}\n" for line in lines) for key, lines in texts.items()}
-    return [{"before_header": done["root"], "after_header": done["root"], **shown}]
+    shown = {key: "".join(f"{one_line(line)}\n" for line in lines) for key, lines in texts.items()}
+    return [headed(done["root"], done["root"], **shown)]
 
 
 def _count(count: int, what: str) -> str:

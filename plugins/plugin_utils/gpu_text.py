@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import Selection, ranges
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Gpu, Holder, Snapshot
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.processes import short_command
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line
 
 WIDTH = 80
 _LEAST_WIDTH = 50
@@ -120,7 +121,8 @@ def table(snapshot: Snapshot, gpus: Sequence[Gpu], width: int = WIDTH) -> str:
     notes = dict.fromkeys(gpu.reasons[0] for gpu in gpus if gpu.verdict == "unknown")
     if snapshot.view != "node":
         notes[f"{_NOTES[snapshot.view]}: {snapshot.view_reason}."] = None
-    return "\n".join([*(cut(line, max(width, _LEAST_WIDTH)) for line in lines), *notes])
+    shown = [cut(one_line(line), max(width, _LEAST_WIDTH)) for line in lines]
+    return "\n".join([*shown, *map(one_line, notes)])
 
 
 def _holder_cells(gpu: Gpu) -> list[str]:

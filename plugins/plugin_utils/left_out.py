@@ -79,6 +79,7 @@ PLAYBOOKS = frozenset(path.stem for path in (Path(__file__).resolve().parents[2]
 _DATA = (".yml", ".yaml", ".ini", ".toml", ".json", ".cfg")
 _VAULT = b"$ANSIBLE_VAULT;"
 _PRIVATE_KEY = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----|PuTTY-User-Key-File-")
+_KEY_LINE = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
 
 
 def left_out(path: str, info: os.stat_result, exclude: Sequence[str]) -> str | None:
@@ -143,6 +144,20 @@ def left_out_by_content(head: bytes) -> str | None:
     if head.startswith(_VAULT):
         return "vault"
     return "private key" if _PRIVATE_KEY.match(head) else None
+
+
+def why_hidden(path: str, *texts: str | None) -> str | None:
+    """Why nothing of a file is shown to anybody: by its path, or by what any version of its text is; None when it may.
+
+    What is sent is judged by its beginning, as programs read it. What is shown is hidden for a key anywhere in it.
+    """
+    if is_secret(path):
+        return "its name is that of secrets"
+    for text in texts:
+        data = (text or "").encode("utf-8", "surrogatepass")
+        if what := left_out_by_content(data) or ("private key" if _KEY_LINE.search(data) else None):
+            return f"it holds a {what}"
+    return None
 
 
 def is_package(folder: str) -> bool:

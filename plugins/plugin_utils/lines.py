@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line, path_text, visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import cell, one_line, path_text, visible
 
 # The word that a line shows for a step, by the module that does it.
 STEPS = {
@@ -24,6 +24,7 @@ STEPS = {
     "trainops.proxmox.training_run": "run",
 }
 
+_GAP = "  "  # between columns
 _NAMED = 5  # of many paths in one line
 _STEP_WIDTH = max(map(len, STEPS.values()))
 
@@ -62,6 +63,13 @@ def step_word(action: str | None) -> str | None:
     return STEPS.get(action or "")
 
 
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of a table as lines with their cells one below the other, each of them one line whatever is in its cells."""
+    cells = [[cell(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [_GAP.join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
 def step_line(host: str, width: int, step: str, text: str) -> str:
     """``ct200  check    2 files compile``: the host padded to ``width``, the step to the longest word of all."""
     return visible(one_line(f"{host:<{width}}  {step:<{_STEP_WIDTH}}  {text}".rstrip()))
@@ -74,7 +82,7 @@ def task_line(host: str, width: int, task: str, text: str) -> str:
 
 def beneath(line: str, body: Iterable[str], indent: int) -> str:
     """``line`` and, indented beneath it, every line of ``body``."""
-    return "\n".join([line, *(f"{'':{indent}}{visible(text)}".rstrip() for text in body)])
+    return "\n".join([line, *(f"{'':{indent}}{visible(one_line(text))}".rstrip() for text in body)])
 
 
 def failure(result: Mapping[str, Any]) -> tuple[str, list[str]]:

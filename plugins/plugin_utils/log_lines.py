@@ -15,17 +15,38 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line, visible
 
 MARGIN = "| "
-_ANY = "\0"  # a letter of another script, which may look like any of ours
+# What _look has for characters that are not ASCII: a letter of another script, one of a script whose characters
+# resemble few of ours, a sign, and what is blank in one terminal and nothing at all in another.
+_LETTER, _IDEOGRAPH, _SIGN, _FILLER = "\0\1\2\3"
+_ANY = _LETTER + _IDEOGRAPH + _SIGN
 _ALIKE = str.maketrans("01|i", "olll")
-# What Ansible and the command begin lines with, as they look by _look.
-_ANSIBLES = re.compile(
-    r"\[(?:deprecatlon )?(?:warnlng|error)\]:|(?:task|play|runnlng handler) \[|play recap|\S+ of \S+ hosts?\b"
-    r"|(?:tralnops|fatal|ok|changed|sklpplng|falled|unreachable|lncluded|check mode): "
-)
+_FILLERS = frozenset("\u115f\u1160\u2800\U00013441\U00013442\U0001d159")  # as they are after NFKD
+_IDEOGRAPHS = ("CJK ", "HIRAGANA ", "KATAKANA ", "HANGUL ", "BOPOMOFO ", "YI ")
+_NOTHING = ("Mn", "Me", "Cf", "Cc", "Cn", "Co", "Cs")
 _LOOKED_AT = 200
+
+
+def _alike(text: str) -> str:
+    """A pattern of what may look like a text: each letter any letter, each sign any sign of another script."""
+    parts = []
+    for char in text.translate(_ALIKE):
+        others = _ANY if char.isalnum() else _SIGN
+        parts.append(char if char == " " else f"[{re.escape(char)}{others}]")
+    return "".join(parts)
+
+
+# What Ansible and the command begin lines with.
+_BEGINNINGS = (
+    *(f"[{kind}]:" for kind in ("warning", "error", "deprecation warning")),
+    *(f"{kind} [" for kind in ("task", "play", "running handler")),
+    "play recap",
+    *(f"{word}: " for word in ("trainops", "fatal", "ok", "changed", "skipping", "failed", "unreachable", "included")),
+    "check mode: ",
+)
+_ANSIBLES = re.compile("|".join([*map(_alike, _BEGINNINGS), rf"\S+ {_alike('of')} \S+ {_alike('host')}"]))
 
 
 class Lines:
@@ -44,32 +65,52 @@ class Lines:
 
     def shown(self, lines: Sequence[str]) -> list[str]:
         """Lines of the log as a terminal may get them."""
-        return [f"{self._before or self._margin(line)}{visible(line)}" for line in lines]
+        return [f"{self._before or self._margin(line)}{visible(one_line(line))}" for line in lines]
 
     def _margin(self, line: str) -> str:
         self._beneath = self._beneath and line[:1].isspace()
         return MARGIN if self._beneath or self._is_like_ours(line) else ""
 
     def _is_like_ours(self, line: str) -> bool:
-        text = _look(line[:_LOOKED_AT]).lstrip()
-        if _ANSIBLES.match(text.replace(_ANY, "")):
-            return True
+        text = _look(line[:_LOOKED_AT])
+        return any(
+            _is_like_ansibles(look) or self._is_like_the_host(look)
+            for look in {text.replace(_FILLER, filler).lstrip() for filler in ("", " ")}
+        )
+
+    def _is_like_the_host(self, text: str) -> bool:
         begin, behind = text[: len(self._host)], text[len(self._host) :][:1]
-        if len(begin) < len(self._host) or any(a not in (b, _ANY) for a, b in zip(begin, self._host, strict=True)):
+        if len(begin) < len(self._host) or any(
+            a != b and a not in _ANY for a, b in zip(begin, self._host, strict=True)
+        ):
             return False
         # Some letters are as blank as a blank; where all are of another script it is only that.
-        return behind in ("", " ") or (behind == _ANY and bool(begin.strip(_ANY)))
+        return behind in ("", " ") or (behind in _ANY and bool(begin.strip(_ANY)))
+
+
+def _is_like_ansibles(text: str) -> bool:
+    """Whether a text begins as lines of Ansible and of the command do; one all of ideographs is only as long."""
+    found = _ANSIBLES.match(text)
+    if found and found[0].strip(_IDEOGRAPH + _SIGN + " :[]"):
+        return True
+    return bool(_ANSIBLES.match(re.sub(f"[{_ANY}]", "", text)))  # one letter more deceives as well
 
 
 def _look(text: str) -> str:
     """What a text looks like: no case, nothing unseen, blanks as blanks, and characters that look alike as one."""
-    found = []
-    for char in unicodedata.normalize("NFKD", text).casefold():
-        category = unicodedata.category(char)
-        if category in ("Mn", "Me", "Cf", "Cc") and char != "\t":
-            continue
-        if char == "\t" or category.startswith("Z"):
-            found.append(" ")
-        else:
-            found.append(char if char.isascii() else _ANY)
-    return "".join(found).translate(_ALIKE)
+    return "".join(map(_look_of, unicodedata.normalize("NFKD", text).casefold())).translate(_ALIKE)
+
+
+def _look_of(char: str) -> str:
+    category = unicodedata.category(char)
+    if char in _FILLERS:
+        return _FILLER
+    if char == "\t" or category.startswith("Z"):
+        return " "
+    if category in _NOTHING:
+        return ""
+    if char.isascii():
+        return char
+    if category.startswith(("L", "N")) and category != "Lm":
+        return _IDEOGRAPH if unicodedata.name(char, "").startswith(_IDEOGRAPHS) else _LETTER
+    return _SIGN

@@ -17,7 +17,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snaps
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Login
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_facts import Config, NodeFacts
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.node_gpus import given
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line
 
 _NAME_WIDTH = 30
 
@@ -27,18 +27,18 @@ def node_result(facts: NodeFacts, found: Snapshot, login: Login) -> dict[str, An
     if not facts.is_node:
         raise StepError(
             "no-node",
-            f"{visible(facts.node or login.host)} ({login}) is no Proxmox VE node, or its cluster file system is not "
-            f"there: it has no /etc/pve/nodes/{visible(facts.node)}/lxc. Correct ansible_host, or look at the service "
+            f"{one_line(facts.node or login.host)} ({login}) is no Proxmox VE node, or its cluster file system is not "
+            f"there: it has no /etc/pve/nodes/{one_line(facts.node)}/lxc. Correct ansible_host, or look at the service "
             "pve-cluster there",
         )
     containers = [_container(one, found, facts.readable or bool(one.lines)) for one in facts.containers]
     line = _line(facts, containers, found)
     result = {
-        "node": visible(facts.node),
-        "login": visible(facts.login),
+        "node": one_line(facts.node),
+        "login": one_line(facts.login),
         "may_enter": list(facts.may_enter),
         "may_enter_only": list(facts.only) if facts.only else None,
-        "pve_version": facts.version and visible(facts.version),
+        "pve_version": facts.version and one_line(facts.version),
         "containers": containers,
         **found.as_result(),
         "gpu_summary": gpu_summary(found),
@@ -56,14 +56,14 @@ def _container(one: Config, found: Snapshot, readable: bool) -> dict[str, Any]:
     unprivileged, name, ostype, lock = (one.value(key) for key in ("unprivileged", "hostname", "ostype", "lock"))
     return {
         "vmid": one.vmid,
-        "name": name and visible(name),
+        "name": name and one_line(name),
         "state": one.state,
         "unprivileged": unprivileged == "1" if readable else None,
-        "ostype": ostype and visible(ostype),
+        "ostype": ostype and one_line(ostype),
         "template": one.value("template") == "1",
-        "lock": lock and visible(lock),
+        "lock": lock and one_line(lock),
         "gpus": gpus if readable else None,
-        "gpus_note": note and visible(note),
+        "gpus_note": note and one_line(note),
     }
 
 
@@ -74,8 +74,8 @@ def _line(facts: NodeFacts, containers: Sequence[dict[str, Any]], found: Snapsho
     which = f" {', '.join(map(str, facts.only))} alone," if facts.only else ""
     how = f"may enter{which} by {facts.may_enter[0]}" if facts.may_enter else "may not enter containers"
     return (
-        f"{visible(facts.node)}: {_some(len(containers), 'container')}, {running} running; {gpus}; "
-        f"{visible(facts.login)} {how}"
+        f"{one_line(facts.node)}: {_some(len(containers), 'container')}, {running} running; {gpus}; "
+        f"{one_line(facts.login)} {how}"
     )
 
 

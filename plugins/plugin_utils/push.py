@@ -16,7 +16,8 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store imp
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.push_source import Piece, Source, read_piece
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import diff, size
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import diff, headed, size
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line
 
 PRESERVE = "preserve"
 _TEXT_BYTES = 256 * 1024
@@ -157,7 +158,8 @@ def message(result: Mapping[str, Any]) -> str:
     """The summary, and what happened to which file, one a line."""
     changes = [file for file in result["files"] if file["action"] != "unchanged"]
     lines = [result["summary"], *(f"{file['action']:8} {file['path']}" for file in changes[:_LISTED])]
-    return "\n".join([*lines, *([f"… and {len(changes) - _LISTED} more"] if len(changes) > _LISTED else [])])
+    lines += [f"… and {len(changes) - _LISTED} more"] * (len(changes) > _LISTED)
+    return "\n".join(map(one_line, lines))
 
 
 def warnings(done: Mapping[str, Any]) -> list[str]:
@@ -197,7 +199,7 @@ def _attributes(file: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """The diff of mode and owner, when one of them differs, and of a folder that is made."""
     path, was = file["path"], file["was"]
     if file["type"] == "dir" and file["action"] == "added":
-        yield {"before_header": path, "after_header": path, "before": "", "after": "(a folder)\n"}
+        yield headed(path, path, "", "(a folder)\n")
     if not was or file["action"] not in ("changed", "mode") or was["type"] != file["type"]:
         return
     before = _owner_text(was["mode"], (was["uid"], was["gid"]))
@@ -205,7 +207,7 @@ def _attributes(file: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     after = _owner_text(_or(file["mode"], was["mode"]), owner)
     if before != after:
         header = f"{path} (mode and owner)"
-        yield {"before_header": header, "after_header": header, "before": before, "after": after}
+        yield headed(header, header, before, after)
 
 
 def _or(value: int | None, other: int) -> int:

@@ -15,15 +15,14 @@ from typing import Any
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import ADOPTED, short_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_secret
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import why_hidden
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Entry, Project, read_bytes
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import cut_short
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import cut_short, one_line
 
 _ACTIONS = ("added", "changed", "removed")
 _TEXT_BYTES = 256 * 1024
 _LISTED = 20
-HIDDEN = "(not shown: its name is that of secrets)\n"
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -177,7 +176,7 @@ def message(result: Mapping[str, Any]) -> str:
         lines += [f"{what}: {path}" for path in paths[:_LISTED]]
         if count > _LISTED:
             lines.append(f"{what}: … and {count - _LISTED} more")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def diff(
@@ -186,14 +185,25 @@ def diff(
     """Ansible's diffs against what was visible before: text as text, all else by its size."""
     found = []
     for path, action in sorted(done["actions"].items()):
-        if is_secret(path):  # in a folder that was there, or in a release of an earlier version
-            hidden = {"before": "" if action == "added" else HIDDEN, "after": ""}
-            found.append({"before_header": path, "after_header": path, **hidden})
-            continue
-        was = "" if action == "added" else shown(done["before"].get(path), done["gone"].get(path))
-        will = "" if action in ("removed", "adopted") else shown(texts.get(path), after.get(path))
-        found.append({"before_header": path, "after_header": path, "before": was, "after": will})
+        old, new = done["before"].get(path), texts.get(path)
+        was = "" if action == "added" else shown(old, done["gone"].get(path))
+        will = "" if action in ("removed", "adopted") else shown(new, after.get(path))
+        if why := why_hidden(path, old, new):  # in a folder that was there, or in a release of an earlier version
+            was, will = hidden(was, will, why)
+        found.append(headed(path, path, was, will))
     return found
+
+
+def hidden(before: str, after: str, why: str) -> tuple[str, str]:
+    """The sides of a diff of which nothing is shown but that they are there, and that they differ."""
+    changed = ", changed" * bool(before)
+    return f"(not shown: {why})\n" * bool(before), f"(not shown: {why}{changed})\n" * bool(after)
+
+
+def headed(before_header: str, after_header: str, before: str, after: str) -> dict[str, str]:
+    """Ansible's diff of two texts; a header is one line, whatever a file is called."""
+    headers = {"before_header": one_line(before_header), "after_header": one_line(after_header)}
+    return {**headers, "before": before, "after": after}
 
 
 def shown(text: str | None, entry: Mapping[str, Any] | None) -> str:
@@ -201,7 +211,7 @@ def shown(text: str | None, entry: Mapping[str, Any] | None) -> str:
     if text is not None:
         return text
     if entry and entry["type"] == "link":
-        return f"(a link to {entry['target']})\n"
+        return f"(a link to {one_line(str(entry['target']))})\n"
     return f"({size(entry['size'])}, no text to show)\n" if entry and "size" in entry else "(no text to show)\n"
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_text import age
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line
 
 _PLACE = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+)')
 _EXCEPTION = re.compile(r"(?:[\w]+\.)*(?P<name>[A-Za-z_]\w*)(?::\s*(?P<text>.*))?$")
@@ -92,9 +93,10 @@ def span(seconds: float) -> str:
 
 
 def record_ending(record: Mapping[str, Any], traceback: Sequence[str]) -> str:
-    """The line of :func:`ending` for a run as the worker tells it."""
+    """The line of :func:`ending` for a run as the worker tells it: one, whatever is in its records."""
     why = str(record.get("why") or "")
-    return ending(record["run"], record["state"], record["exit"], traceback, str(record.get("release")), why)
+    text = ending(record["run"], record["state"], record["exit"], traceback, str(record.get("release")), why)
+    return one_line(text)
 
 
 def ending(

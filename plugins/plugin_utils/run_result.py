@@ -19,7 +19,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import ended_well, record_ending, span
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_launch import Verdict
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_watch import known_of
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line, visible
 
 _ALIVE = ("starting", "running")
 _DIFFERENCES = 3
@@ -65,7 +65,7 @@ def started(
         notes.append(f"changed by hand since it was released: {some(done['altered'])}")
     details = [f"log {record['log']}", f"command {' '.join(record['command'])}", f"compile caches {_caches(done)}"]
     details += ["different from the last good run:", *(f"  {text}" for text in differences)] if differences else []
-    return _with_warnings({**values, "summary": summary, "msg": "\n".join([line, *details])}, notes)
+    return _with_warnings({**values, "summary": summary, "msg": "\n".join(map(one_line, [line, *details]))}, notes)
 
 
 def foretold(
@@ -107,7 +107,7 @@ def _view(told: Verdict | None) -> dict[str, Any]:
 
 def _died(record: Mapping[str, Any], values: Mapping[str, Any]) -> StepError:
     end = record["exit"] or {}
-    last = [visible(str(line)) for line in end.get("last_lines") or []]
+    last = [visible(one_line(str(line))) for line in end.get("last_lines") or []]
     line = record_ending(record, last)
     code = "not-started" if end.get("how") == "not-started" else "run-ended"
     text = "\n".join([line, *last[-15:], f"log {record['log']}"])
@@ -154,7 +154,7 @@ def stopped(done: Sequence[Mapping[str, Any]], busy: str = "", check_mode: bool 
     if busy:
         line = f"{summary}; no process of it is left, and {busy}"
         raise StepError("gpus-not-free", line, {**values, "summary": line})
-    return {**values, "summary": summary, "msg": "\n".join([summary, *killed])}
+    return {**values, "summary": summary, "msg": "\n".join(map(one_line, [summary, *killed]))}
 
 
 def _stop_line(one: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_wait import Clock
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import ended_well, record_ending, span
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line, visible
 
 # One remote command; the next one goes on where it ended. A node has few sessions at a time: whoever follows lets
 # others in between, and they wait no longer than this.
@@ -207,7 +207,7 @@ def watched(wanted: Wish, result: Mapping[str, Any]) -> dict[str, Any]:
         short = missed and ended_well(state, end) and not (end or {}).get("stopped_by")
         if (missed and not short) or ((until or wanted.params["follow"]) and not ended_well(state, end)):
             lines = traceback or [str(line) for line in (end or {}).get("last_lines") or []][-15:]
-            told_ones = [] if result["seen"] else map(visible, lines)
+            told_ones = [] if result["seen"] else [visible(one_line(line)) for line in lines]
             fix = f"more: trainops why {run}"
             raise StepError("run-ended", "\n".join([summary, *told_ones, fix]), values)
     if result["timed_out"]:

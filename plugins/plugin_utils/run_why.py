@@ -17,6 +17,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.kernel_log import
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_ending import record_ending, seconds_of, span
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.run_watch import known_of
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.xids import meaning
 
 _LINES = 15
@@ -45,10 +46,10 @@ def explained(known: Mapping[str, Any], node_view: str | None, vmid: int | None)
     evidence = Evidence(known, kernel, vmid)
     found = causes(evidence)
     facts = _facts(evidence)
-    more = [f"also: {cause.text}" for cause in found[1:]]
-    lines = [str(line) for line in known["traceback"] or known["last_lines"][-_LINES:]]
+    more = [one_line(f"also: {cause.text}") for cause in found[1:]]
+    lines = [one_line(str(line)) for line in known["traceback"] or known["last_lines"][-_LINES:]]
     shown = ["its last traceback:" if known["traceback"] else "its last lines:", *(f"  {line}" for line in lines)]
-    summary = f"{known['record']['run']}: {found[0].text}"
+    summary = one_line(f"{known['record']['run']}: {found[0].text}")
     return {
         **known_of(known["record"]),
         "command": known["record"].get("command"),
@@ -96,7 +97,7 @@ def _facts(evidence: Evidence) -> list[str]:
         found.append(f"{end['left_over_count']} of its processes outlived it")
     if end.get("note"):
         found.append(str(end["note"]))
-    return found
+    return [one_line(text) for text in found]
 
 
 def _silence(evidence: Evidence) -> str:

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import StepError, TrainopsError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import cut_short, one_line, visible_values
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import cut_short, visible_values
 
 display = Display()
 
@@ -69,8 +69,6 @@ class StepAction(ActionBase):
             result["warnings"] = [f"{host}: {warning}" for warning in result["warnings"]]
         if result["failed"]:
             result.setdefault("summary", str(result["msg"]).splitlines()[0] if result["msg"] else "failed")
-        if isinstance(result.get("summary"), str):
-            result["summary"] = one_line(result["summary"])
         return visible_values(result, "summary", "msg", "table", "warnings")
 
     def validate_argument_spec_from_docs(self) -> tuple[Any, dict[str, Any]]:

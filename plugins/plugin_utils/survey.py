@@ -19,9 +19,12 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpus import Snaps
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Measured
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_size import sizes
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import labels, size
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import one_line, path_text
 
+_HOME = "/root"
 _MIB = 1024 * 1024
+_PATH = 300
+_LABEL = 60  # characters of a version or of an owner's name
 _MOST_NAMES = 1000  # that are looked for: more tell nothing new
 _INSTALL = (
     "install one in the container (Debian: apt-get install python3 python3-venv), or name yours in option python when "
@@ -64,7 +67,8 @@ def surveyed(wish: Wish, answer: Mapping[str, Any], gpus: Snapshot) -> dict[str,
     python, notes = _chosen(pythons, wish.python)
     places = [_place(row) for row in answer["places"] if _can_be_written(row["path"])]
     skipped = _skipped(answer["skipped"])
-    root, reason, free = _root(wish, places, str(answer["home"]))
+    home = answer["home"] if _can_be_written(answer["home"]) else _HOME
+    root, reason, free = _root(wish, places, home)
     notes += [f"{one['path']} was not started, {one['why']}" for one in skipped]
     result = {
         "python": python["path"] if python else None,
@@ -89,7 +93,7 @@ def without_python(wish: Wish, found: Found) -> dict[str, Any]:
     pythons = [
         _python({"path": path, "version": version, "torch": None, "environment": False})
         for path, version in found.tried
-        if not is_fit(version)
+        if not is_fit(version) and _can_be_written(path)
     ]
     skipped = _skipped([{"path": path, "owner": None} for path in found.others])
     text = _no_python(pythons)
@@ -125,8 +129,8 @@ def _python(row: Mapping[str, Any]) -> dict[str, Any]:
     torch = row["torch"]
     return {
         "path": _shown(row["path"]),
-        "version": _shown(row["version"]),
-        "torch": _shown(torch) if torch else None,
+        "version": _shown(row["version"], _LABEL),
+        "torch": _shown(torch, _LABEL) if torch else None,
         "environment": bool(row["environment"]),
     }
 
@@ -135,7 +139,7 @@ def _skipped(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     return [
         {
             "path": _shown(row["path"]),
-            "why": f"it or its environment belongs to {_shown(row['owner'] or 'another user')}",
+            "why": f"it or its environment belongs to {_shown(row['owner'] or 'another user', _LABEL)}",
         }
         for row in rows
     ]
@@ -143,12 +147,12 @@ def _skipped(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 def _can_be_written(path: object) -> bool:
     """Whether a path may stand in an inventory as it is: one with control characters is nobody's choice."""
-    return isinstance(path, str) and _shown(path) == path
+    return isinstance(path, str) and os.path.isabs(path) and path.isprintable() and _shown(path) == path
 
 
-def _shown(text: object) -> str:
-    """A text of the container as it may be printed: a file's name there need not even be one in UTF-8."""
-    return visible(str(text).encode("utf-8", "replace").decode("utf-8"))
+def _shown(text: object, most: int = _PATH) -> str:
+    """A text of the container as one line that may be printed: a name there need not even be one in UTF-8."""
+    return path_text(str(text), most)
 
 
 def _place(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,8 +219,8 @@ def _told(result: dict[str, Any], head: str, notes: Sequence[str], big_mib: int)
     for one in result["big"]:
         many = f" in {one['files']} files" if one["files"] > 1 else ""
         lines.append(
-            f"{visible(one['path'])} has {size(one['bytes'])}{many}, more than {big_mib} MiB: leave it out with "
+            f"{path_text(one['path'])} has {size(one['bytes'])}{many}, more than {big_mib} MiB: leave it out with "
             "training_exclude, or name it in training_shared when the container has its own"
         )
-    lines += result["problems"]
-    return {**result, "summary": head, "details": "\n".join(lines[1:]), "msg": "\n".join(lines)}
+    lines = [one_line(str(line)) for line in [*lines, *result["problems"]]]
+    return {**result, "summary": lines[0], "details": "\n".join(lines[1:]), "msg": "\n".join(lines)}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 
+from .secret import shown_words
 from .store import Store
 
 TYPE_CHECKING = False
@@ -22,13 +23,16 @@ _BYTES = 1 << 16
 
 
 def running(store: Store) -> list[dict[str, Any]]:
-    """The processes of this container that run a script of the project: {pid, command}, by pid."""
+    """The processes of this container that run a script of the project: {pid, command}, by pid.
+
+    A command is without what looks like a secret in it: it is printed where others read along.
+    """
     home = os.path.realpath(f"/proc/self/fd/{store.home_fd}") + "/"
     found = []
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         command = _command(pid)
         if command and any(os.path.realpath(path).startswith(home) for path in _paths(pid, command)):
-            found.append({"pid": pid, "command": " ".join(command)[:200]})
+            found.append({"pid": pid, "command": " ".join(shown_words(command))[:200]})
     return found
 
 

@@ -132,7 +132,7 @@ def test_the_diff(tmp_path: Path) -> None:
         "latin": ("", "(1 B, no text to show)\n"),
         "large": ("", "(300 kB, no text to show)\n"),
         "link": ("a file\n", "(a link to text)\n"),
-        "secrets.yml": (hidden, ""),
+        "secrets.yml": (hidden, hidden.replace(")", ", changed)")),
     }
     assert step(source, top, diff=True, mode="0644")["diff"] == []
     made = step(source, top / "new", diff=True)["diff"]

@@ -146,7 +146,7 @@ def test_nothing_that_a_terminal_obeys_is_shown_or_proposed() -> None:
     assert "\x1b" not in repr(result).replace("\\\\x1b", "")
     assert not any("\x1b" in str(value) for value in result.values())
     assert result["msg"].encode("utf-8")
-    assert "/caf? was not started" in result["msg"]
+    assert "/caf\\xe9 was not started" in result["msg"]
     assert "/s\\x1b[2J was not started, it or its environment belongs to ann\\x1b[2J" in result["msg"]
 
 
