@@ -16,7 +16,8 @@ import os
 import time
 
 from .channel import WorkerError
-from .supervise import command_of
+from .secret import shown_words
+from .supervise import in_line, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,8 +84,10 @@ class ContainerLock:
 
 def holder(fd: int) -> str:
     """Who holds a flock on what ``fd`` is open for, for a sentence."""
-    found = _pids_of(os.fstat(fd))
-    return ", ".join(f"process {pid} there ({command_of(pid)})" for pid in found) or "a process that cannot be seen"
+    found = {pid: in_line(shown_words(words_of(pid))) for pid in _pids_of(os.fstat(fd))}
+    return (
+        ", ".join(f"process {pid} there ({shown})" for pid, shown in found.items()) or "a process that cannot be seen"
+    )
 
 
 def _pids_of(info: os.stat_result) -> list[int]:

@@ -15,7 +15,8 @@ import os
 import signal
 
 from .runs import Run
-from .supervise import MARK, boot, command_of, descendants, pids, start_of, stat_of
+from .secret import shown_words
+from .supervise import MARK, boot, descendants, in_line, pids, start_of, stat_of, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ class Member:
     def __init__(self, pid: int, start: int) -> None:
         self.pid = pid
         self.start = start
-        self.command = command_of(pid)
+        self.words = words_of(pid)
+
+    @property
+    def command(self) -> str:
+        """Its command for people, without secrets."""
+        return in_line(shown_words(self.words))
 
     def lives(self) -> bool:
         """Whether it is still there."""

@@ -11,6 +11,7 @@ import json
 import os
 import time
 
+from . import secret, supervise
 from .caches import make_caches
 from .channel import WorkerError
 from .command import words_of
@@ -26,6 +27,7 @@ from .supervise import FORMAT, ORDER, RECORD, RESERVED, boot, iso, reserve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import Any
 
     from .run_plan import Plan
@@ -54,7 +56,8 @@ def prepare(
         os.fsync(runs_fd)
     finally:
         os.close(runs_fd)
-    order = {"argv": plan.words, "env": env, "cwd": params["root"], "hidden": secrets_of(plan.words)}
+    secrets = {"hidden": secrets_of(plan.words), "rules": source_of(secret).decode("utf-8")}
+    order = {"argv": plan.words, "env": env, "cwd": params["root"], **secrets}
     return record, order, locked
 
 
@@ -121,7 +124,7 @@ def _furnish(store: Store, run: str, record: dict[str, Any]) -> int:
     try:
         for name in RESERVED:
             reserve(folder, name)
-        write_whole(folder, SUPERVISOR, supervisor_source())
+        write_whole(folder, SUPERVISOR, source_of(supervise))
         os.mkfifo(ORDER, 0o600, dir_fd=folder)
         locked = write_locked(folder, RECORD, json.dumps(record, indent=1).encode("ascii") + b"\n")
         os.fsync(folder)
@@ -138,13 +141,11 @@ def open_own(store: Store, run: str) -> int:
     return folder
 
 
-def supervisor_source() -> bytes:
-    """The source of the supervisor, from wherever this worker has it."""
-    from . import supervise
-
-    source: str | bytes | None = supervise.__loader__.get_source(supervise.__name__)  # type: ignore[union-attr]
+def source_of(module: ModuleType) -> bytes:
+    """The source of a module that goes on without this worker, from wherever this worker has it."""
+    source: str | bytes | None = module.__loader__.get_source(module.__name__)  # type: ignore[union-attr]
     if source is None:
-        raise WorkerError("crash", "the worker came without the source of its supervisor")
+        raise WorkerError("crash", f"the worker came without the source of {module.__name__}")
     return source if isinstance(source, bytes) else source.encode("utf-8")  # Ansible's loader has bytes
 
 

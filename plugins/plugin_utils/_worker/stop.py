@@ -13,7 +13,6 @@ import time
 from .channel import WorkerError
 from .members import Member, asked, find, kill, main_of
 from .runs import Run, busy, find_run, open_run, read_run, the_project
-from .secret import without_secrets
 from .store import Store, guarded, open_store
 from .supervise import EXIT, FORMAT, STOPPED, exit_record, iso, last_lines, write_record
 
@@ -94,7 +93,7 @@ class _Stop:
             "run": now.view(),
             "changed": there,
             "left_behind": there and not was.alive,
-            "killed": [{"pid": one.pid, "command": without_secrets(one.command)} for one in self.killed[:_SHOWN]],
+            "killed": [{"pid": one.pid, "command": one.command} for one in self.killed[:_SHOWN]],
             "killed_count": len(self.killed),
             "seconds": round(time.monotonic() - self.began, 3),
         }
@@ -134,7 +133,7 @@ class _Stop:
             known = {(one.pid, one.start) for one in self.killed}
             self.killed += [one for one in kill(left, signal.SIGKILL) if (one.pid, one.start) not in known]
             if time.monotonic() > end:
-                names = ", ".join(f"{one.pid} ({without_secrets(one.command)})" for one in left[:5])
+                names = ", ".join(f"{one.pid} ({one.command})" for one in left[:5])
                 fix = "it waits in the kernel, as for a driver that is stuck: free that, or restart the node"
                 raise WorkerError("unkillable", f"{self.run.id}: process {names} does not end by SIGKILL: {fix}")
             time.sleep(_LOOK_SECONDS)

@@ -24,7 +24,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 FORMAT = 1
@@ -37,6 +37,7 @@ ORDER_SECONDS = 20.0
 _PR_SET_CHILD_SUBREAPER = 36
 _LINES, _LINE_BYTES = 40, 8 << 10
 _LEFT_SECONDS, _LEFT_OVER, _LEFT_TEXT = 0.2, 20, 120
+_WORDS_BYTES = 1 << 17
 _RETRY_SECONDS = (0.1, 30.0)
 _LOCK_SECONDS = 2.0
 _CGROUPS = "/sys/fs/cgroup"
@@ -104,17 +105,23 @@ def descendants(roots: set[int]) -> set[int]:
     return found - gone
 
 
-def command_of(pid: int, most: int = _LEFT_TEXT) -> str:
-    """The command line of a process, for people; its name in brackets where it has none."""
+def words_of(pid: int) -> list[str]:
+    """The words of a process; its name in brackets where it has none. A word that cannot be read whole is left out."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as stream:
-            text = stream.read(4096).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
-        if not text:
+            data = stream.read(_WORDS_BYTES)
+        if not data.rstrip(b"\0"):
             with open(f"/proc/{pid}/comm", "rb") as stream:
-                text = "[" + stream.read().strip().decode("utf-8", "replace") + "]"
+                return ["[" + stream.read().strip().decode("utf-8", "replace") + "]"]
     except OSError:
-        text = ""
-    return text[:most]
+        return [""]
+    words = data.rstrip(b"\0").decode("utf-8", "replace").split("\0")
+    return words if len(data) < _WORDS_BYTES else [*words[:-1], "…"]
+
+
+def in_line(words: Sequence[str], most: int = _LEFT_TEXT) -> str:
+    """Words for people. Secrets are to be hidden before: the beginning of one is a secret too."""
+    return " ".join(words)[:most]
 
 
 def iso(seconds: float) -> str:
@@ -257,9 +264,10 @@ class NotStarted(Exception):
 
 
 def read_order(folder: int) -> dict[str, Any]:
-    """What to start: ``{argv, env, cwd, hidden}``, from the launch at the other end of the pipe, which goes at once.
+    """What to start: ``{argv, env, cwd, hidden, rules}``, from the launch at the other end of the pipe, which goes.
 
-    ``hidden`` are secrets in argv, which no record may hold.
+    ``hidden`` are secrets in argv, which no record may hold; ``rules`` is the source of what finds others, see
+    :mod:`.secret`, since this file stands alone.
     Raises NotStarted when the launch ended first.
     """
     gone = NotStarted("the launch ended before it had said what to start: launch again")
@@ -326,11 +334,12 @@ def _reason(error: BaseException, order: dict[str, Any]) -> str:
 class Watch:
     """A run that was started: waits for it, and for what it leaves behind."""
 
-    def __init__(self, folder: int, pid: int, unit: str | None, hidden: list[str] | None = None) -> None:
+    def __init__(self, folder: int, pid: int, unit: str | None, hidden: Sequence[str] = (), rules: str = "") -> None:
         self.folder = folder
         self.pid = pid
         self.unit = unit
-        self.hidden = hidden or []
+        self.hidden = hidden
+        self.rules = rules
         self.began = time.clock_gettime(time.CLOCK_BOOTTIME)
         self.memory = Memory(pid)
         self.told_to_end = False
@@ -388,12 +397,16 @@ class Watch:
                 pass
             signal.sigtimedwait({signal.SIGCHLD}, max(0.0, end - time.monotonic()))
         found = sorted(descendants({os.getpid()})) if _has_children() else []
-        return [{"pid": pid, "command": self._without_secrets(command_of(pid))} for pid in found]
+        return [{"pid": pid, "command": in_line(self._shown(words_of(pid)))} for pid in found]
 
-    def _without_secrets(self, text: str) -> str:
-        for secret in self.hidden:
-            text = text.replace(secret, "***")
-        return text
+    def _shown(self, words: list[str]) -> list[str]:
+        """Words without secrets: those of the run's own command, and what looks like one in the child's."""
+        if not self.rules:  # then only the program's name is known to be none
+            return words[:1]
+        known: dict[str, Any] = {"__name__": "rules"}
+        exec(compile(self.rules, "rules", "exec"), known)
+        shown: list[str] = known["shown_words"](words, self.hidden)
+        return shown
 
     def record(self, status: int, now: float) -> dict[str, Any]:
         """The exit record of a process that ended with ``status``."""
@@ -502,7 +515,7 @@ def supervise(path: str, unit: str | None) -> None:
         return None
     try:
         order = read_order(folder)
-        watch = Watch(folder, spawn(folder, order), unit, order.get("hidden"))
+        watch = Watch(folder, spawn(folder, order), unit, order.get("hidden") or (), order.get("rules") or "")
     except Exception as error:
         note = str(error) if isinstance(error, NotStarted) else f"{type(error).__name__}: {error}"
         return write_exit(folder, exit_record("not-started", time.time(), note=note[:2000]))

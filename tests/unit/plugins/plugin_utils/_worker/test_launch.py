@@ -204,7 +204,7 @@ def test_a_launcher_of_modules_is_kept_to_the_release(root: Path, tmp_path: Path
 
 def test_secrets_reach_the_run_and_no_record(root: Path) -> None:
     (root / "secrets.env").write_text("export API=from-file\n# a comment\nPLAIN='x # y' # z\nBOTH=file\n")
-    env = {"HFTOKEN": "t0p-secret", "BOTH": "given", "TOKENIZERS_PARALLELISM": "false", "PROXY": "http://pw1@host"}
+    env = {"HFTOKEN": "t0p-secret", "BOTH": "g1ven", "TOKENIZERS_PARALLELISM": "false", "PROXY": "http://pw1@host"}
     args = ["--api-key", "s3same", "--url=https://s1mple@host/x", "--n", "3"]
     decider = Decider()
     result = start(root, decider, script="train.py", args=args, env=env, env_file="secrets.env")
@@ -213,7 +213,7 @@ def test_secrets_reach_the_run_and_no_record(root: Path) -> None:
     assert {name: seen[name] for name in ("API", "PLAIN", "BOTH", "HFTOKEN")} == {
         "API": "from-file",
         "PLAIN": "x # y",
-        "BOTH": "given",
+        "BOTH": "g1ven",
         "HFTOKEN": "t0p-secret",
     }
     kept = result["run"]["environment"]
@@ -222,7 +222,7 @@ def test_secrets_reach_the_run_and_no_record(root: Path) -> None:
     assert result["run"]["command"][2:] == ["--api-key", "***", "--url=https://***@host/x", "--n", "3"]
     assert [note.partition(":")[0] for note in result["notes"]] == ["a word of the command looks like a secret"]
     supervisor_gone(root)
-    secret = ("from-file", "x # y", "t0p-secret", "given", "pw1", "s3same", "s1mple")
+    secret = ("from-file", "x # y", "t0p-secret", "g1ven", "pw1", "s3same", "s1mple")
     for path in [*home(root).iterdir(), *(path for path in home(root).parent.iterdir() if path.is_file())]:
         if path.name not in ("log", "exit.json", "key"):  # which hold what this script prints, or are random
             assert not [word for word in secret if word in path.read_text()], path

@@ -230,7 +230,7 @@ def test_members_are_found_by_each_tie_alone(root: Path) -> None:
     marked = subprocess.Popen(["sleep", "603"], env={"TRAINOPS_RUN": run.record["token"]})
     other = subprocess.Popen(["sleep", "604"], env={"TRAINOPS_RUN": run.record["token"] + "0", "X": "TRAINOPS_RUN="})
     try:
-        until(lambda: "sleep 604" in supervise.command_of(other.pid))
+        until(lambda: "604" in supervise.words_of(other.pid))
         assert of(root)[1:] == ["sleep 602", "sleep 603"]
     finally:
         for process in (marked, other):
@@ -285,7 +285,7 @@ def test_fifty_starts_and_stops_leave_nothing_but_records(root: Path) -> None:
     ours = {
         pid
         for pid in set(os.listdir("/proc")) - before
-        if pid.isdigit() and os.fspath(root) in supervise.command_of(int(pid), 4096)
+        if pid.isdigit() and os.fspath(root) in " ".join(supervise.words_of(int(pid)))
     }
     # What other tests left to be collected may go meanwhile; what is new here is a leak of ours.
     assert (ours, handles() - open_before, len(of(root, "r50"))) == (set(), Counter(), 0)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import supervise
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import secret, supervise
 
 from tests.unit.interpreters import interpreters
 from tests.unit.launching import until
@@ -31,6 +31,7 @@ class Supervisor:
     def __init__(self, path: Path, python: str = sys.executable) -> None:
         self.path = path
         self.python = python
+        self.secrets: dict[str, Any] = {"hidden": ["kn0wn-t41l"], "rules": Path(secret.__file__).read_text()}
         self.folder = os.open(path, os.O_RDONLY)
         for name in supervise.RESERVED:
             supervise.reserve(self.folder, name)
@@ -39,8 +40,8 @@ class Supervisor:
     def start(self, argv: list[str], env: dict[str, str] | None = None, cwd: str = "/", order: bytes = b"") -> None:
         """Start it, and give it the order; returns as soon as it has reported."""
         pipe = os.open(self.path / supervise.ORDER, os.O_RDWR | os.O_NONBLOCK)
-        told = json.dumps({"argv": argv, "env": env or {"PATH": os.defpath}, "cwd": cwd}).encode() + b"\n"
-        os.write(pipe, order or told)
+        told = {"argv": argv, "env": env or {"PATH": os.defpath}, "cwd": cwd, **self.secrets}
+        os.write(pipe, order or json.dumps(told).encode() + b"\n")
         subprocess.run([self.python, "-ISB", supervise.__file__, os.fspath(self.path)], check=True)
         if order:
             os.close(pipe)
@@ -236,6 +237,42 @@ def test_children_that_daemonise_are_reported_and_watched(started: Made) -> None
     assert supervise.start_of(one.pid) is not None  # it waits for it, so that a stop can find it
     os.kill(left, signal.SIGKILL)
     until(lambda: supervise.start_of(one.pid) is None, "the supervisor stays")
+
+
+# Ends as soon as the child that it leaves is the shell that was asked for.
+LEAVES = """
+there, here = os.pipe()
+if os.fork() == 0: os.execve('/bin/sh', {}, {{}})
+os.close(here)
+os.read(there, 1)
+"""
+
+
+@pytest.mark.parametrize("python", interpreters())
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--x", "kn0wn-t41l"], "sh -c sleep 600; : --x ***"),
+        (["x" * 97, "--api-key", "SeCrEt" * 40], f"sh -c sleep 600; : {'x' * 97} --a"),
+        (["x" * 88, "--api-key", "SeCrEt" * 40], f"sh -c sleep 600; : {'x' * 88} --api-key **"),
+        (["x" * 80, "kn0wn-t41l" * 9], f"sh -c sleep 600; : {'x' * 80} ***"),
+        (["--password=correct horse", "--n", "3"], "sh -c sleep 600; : --password=*** --n 3"),
+    ],
+)
+def test_no_beginning_of_a_secret_is_kept_of_what_is_left_over(
+    started: Made, python: str, words: list[str], shown: str
+) -> None:
+    one = started(python=python)
+    one.run(LEAVES.format(["sh", "-c", "sleep 600; :", *words]))
+    assert shown in [left["command"] for left in one.ended()["left_over"]]
+    assert "SeCr" not in (one.path / supervise.EXIT).read_text()
+
+
+def test_without_rules_only_the_program_is_named(started: Made) -> None:
+    one = started()
+    one.secrets = {}
+    one.run(LEAVES.format(["sh", "-c", "sleep 600; :", "--x", "SeCr9"]))
+    assert {left["command"] for left in one.ended()["left_over"]} - {"sleep"} == {"sh"}
 
 
 def test_children_that_end_with_the_run_are_not_left_over(started: Made) -> None:
