@@ -57,6 +57,29 @@ def require_readable(sources: Sequence[str]) -> None:
                 raise WrongInventory(f"{path}:{problem}")
 
 
+def host_names(sources: Sequence[str]) -> list[str]:
+    """The hosts that YAML files among ``sources`` name; none of what only Ansible can read."""
+    import yaml
+
+    found: dict[str, None] = {}
+    for path in map(Path, sources):
+        if path.suffix in (".yml", ".yaml") and path.is_file():
+            try:
+                found.update(dict.fromkeys(hosts_in(yaml.safe_load(path.read_text(encoding="utf-8")))))
+            except (OSError, ValueError, yaml.YAMLError):
+                continue  # with tags of Ansible, for instance
+    return list(found)
+
+
+def hosts_in(groups: Any) -> Iterator[str]:
+    """The hosts of groups as values."""
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        if isinstance(group, Mapping):
+            hosts = group.get("hosts")
+            yield from map(str, hosts if isinstance(hosts, Mapping) else [])
+            yield from hosts_in(group.get("children"))
+
+
 def _problems(path: Path) -> Iterator[str]:
     """What is wrong, as LINE:COLUMN: and a sentence."""
     import yaml

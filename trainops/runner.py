@@ -28,7 +28,7 @@ from trainops.errors import (
     WrongExtravars,
     WrongOption,
 )
-from trainops.inventories import configured, named, require_readable
+from trainops.inventories import configured, host_names, hosts_in, named, require_readable
 from trainops.private import private_folder
 from trainops.results import Ending, Interrupted, Reason, Result, read_result, under_way
 from trainops.values import written
@@ -42,6 +42,8 @@ _MAX_RESULT_CHARACTERS = 64 * 1024 * 1024
 _MAX_KEPT_CHARACTERS = 1024 * 1024
 _SHORT_PATH = 48  # of a folder in which sockets still have names that fit into 107 bytes
 _NOT_FOUND = "could not be found"
+_MOST_NAMED = 20
+_NO_MATCH, _NOBODY = "Could not match supplied host pattern", "leaves us with no hosts to target"
 
 Inventory = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
 Output = Callable[[str], None]
@@ -100,7 +102,8 @@ def run_playbook(
     folder = _folder(cwd)
     check_core()
     sources = [] if isinstance(inventory, Mapping) else named(inventory, folder)
-    require_readable(sources or (configured(folder, os.environ) if inventory is None else []))
+    sources_read = sources or (configured(folder, os.environ) if inventory is None else [])
+    require_readable(sources_read)
     order = _Order(
         playbook=find_playbook(os.fspath(name), folder),
         cwd=folder,
@@ -116,10 +119,21 @@ def run_playbook(
         canceled=cancel.is_set if cancel else lambda: False,
         environment=_environment(color),
     )
-    result = _result(order, _Events(on_output), check)
+    held = _Held(on_output)
+    result = _result(order, _Events(held.take if on_output and limit is not None else on_output), check)
+    if limit is not None and result.rc == 1 and not result.hosts and _NOBODY in result.message:
+        there = list(hosts_in(inventory)) if isinstance(inventory, Mapping) else host_names(sources_read)
+        raise WrongOption(f"limit {limit!r} names no host of the inventory: {_known(there)}")
+    held.release()
     if result.rc == 1 and not result.hosts and order.playbook in result.message and _NOT_FOUND in result.message:
         raise PlaybookNotFound(f"there is no playbook {order.playbook}: is its collection installed?")
     return result
+
+
+def _known(hosts: Sequence[str]) -> str:
+    names = list(dict.fromkeys(hosts))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"there are {', '.join(names[:_MOST_NAMED])}{more}" if names else "ansible-inventory --graph shows all"
 
 
 def _result(order: _Order, events: _Events, check: bool) -> Result:
@@ -246,6 +260,32 @@ def _environment(color: bool) -> dict[str, str]:
     if "utf" not in locale.lower():
         environment["LC_ALL"] = "C.UTF-8"  # cron and some services have none, and Ansible refuses any other
     return environment if color else {**environment, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"}
+
+
+class _Held:
+    """Keeps back what Ansible says of a limit that names nobody, until it is known whether that is all it says."""
+
+    def __init__(self, on_output: Output | None) -> None:
+        self._on_output = on_output
+        self._lines: list[str] = []
+
+    def take(self, text: str) -> None:
+        """A printed line."""
+        if any(known in text for known in (_NO_MATCH, _NOBODY)):
+            self._lines.append(text)
+        else:
+            self.release()
+            self._say(text)
+
+    def release(self) -> None:
+        """Say what was kept back."""
+        lines, self._lines = self._lines, []
+        for line in lines:
+            self._say(line)
+
+    def _say(self, text: str) -> None:
+        if self._on_output:
+            self._on_output(text)
 
 
 class _Events:

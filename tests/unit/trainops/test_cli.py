@@ -146,7 +146,7 @@ def test_rollback_runs_the_users_own_playbook(tmp_path: Path) -> None:
         (SAY, ["-i", ""], 2, "", "inventory '' names nothing"),
         (SAY, ["--nope"], 2, "", "No such option"),
         (SAY, ["--timeout", "0"], 2, "", "not in the range"),
-        (SAY, ["-l", "nobody"], 1, "no hosts to target", ""),
+        (SAY, ["-l", "nobody"], 2, "", "trainops: limit 'nobody' names no host of the inventory: there are one, two\n"),
         ("- ansible.builtin.command: 'true'", ["-i", "x,", "-e", "ansible_host=127.0.0.99"], 3, "UNREACHABLE", ""),
         ("- ansible.builtin.command: sleep 88", ["--timeout", "3"], 4, "", "not finished within its deadline"),
     ],
@@ -159,6 +159,44 @@ def test_each_ending_has_its_status(
     assert out in done.stdout
     assert err in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kib", "code", "said"),
+    [
+        (4, 1, "nothing was started, files cannot be written: [Errno 28] No space left on device: make room in "),
+        (8, 5, "what was done on the hosts is not known"),
+        (16, 5, "what was done on the hosts is not known"),
+        (48, 5, "what was done on the hosts is not known"),
+        (256, 5, "what was done on the hosts is not known"),
+    ],
+)
+def test_a_full_temporary_folder_is_no_failure_of_a_host(tmp_path: Path, kib: int, code: int, said: str) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    much = SAY + "\n- ansible.builtin.debug: {msg: \"{{ 'x' * 90000 }}\"}"
+    folder = user_folder(tmp_path / "user", much)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", os.fspath(small)], check=True)
+    try:
+        done = trainops(folder, "deploy", TMPDIR=os.fspath(small))
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", os.fspath(small)], check=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stderr.startswith(f"trainops: {said}")
+    assert os.fspath(small) in done.stderr and "No space left on device" in done.stderr
+    assert (code == 1) or "trainops status tells" in done.stderr
+    assert "output cannot be written" not in done.stderr
+
+
+def test_a_full_disk_of_the_output_is_said_so(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "trainops", "deploy"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            argv, cwd=user_folder(tmp_path, SAY), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    said = "trainops: the output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 SHOW = "- {name: Say, ansible.builtin.debug: {msg: '%s'}}"
