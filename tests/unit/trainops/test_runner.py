@@ -330,9 +330,21 @@ def test_mistakes_of_the_caller_are_typed(
 def test_no_text_of_the_caller_is_taken_for_an_option(tmp_path: Path, options: dict[str, str]) -> None:
     folder = user_folder(tmp_path / "user", SAY)
     (folder / "blank").write_text("\n")
-    result = run_playbook("deploy_training", cwd=folder, **options)  # type: ignore[arg-type]
-    assert (result.ok, result.rc) == (False, 1)
-    assert "no hosts to target" in result.message
+    with pytest.raises(WrongOption, match="names no host of the inventory: "):
+        run_playbook("deploy_training", cwd=folder, **options)  # type: ignore[arg-type]
+
+
+def test_a_limit_that_names_nobody_is_one_sentence_with_those_there_are(tmp_path: Path) -> None:
+    folder, lines = user_folder(tmp_path / "user", SAY), list[str]()
+    with pytest.raises(WrongOption) as caught:
+        trainops.deploy(cwd=folder, limit="ct999", on_output=lines.append)
+    assert str(caught.value) == "limit 'ct999' names no host of the inventory: there are one, two"
+    assert lines == []
+    groups = {"a": {"children": {"b": {"hosts": {"x": {}}}}, "hosts": {f"h{number}": {} for number in range(30)}}}
+    with pytest.raises(WrongOption, match=r"there are h0, h1, .*, h19 and 11 more$"):
+        trainops.deploy(cwd=folder, limit="ct999", inventory=groups)
+    trainops.deploy(cwd=folder, limit="one,ct999", on_output=lines.append)
+    assert "Could not match supplied host pattern, ignoring: ct999" in lines[0]
 
 
 def test_a_limit_may_be_a_file(tmp_path: Path) -> None:
