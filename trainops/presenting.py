@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 
-from trainops.errors import TrainopsError
+from trainops.errors import NoTemporaryFolder, TrainopsError
 from trainops.results import Reason, Result
+from trainops.values import printable
 
 EXIT_CODES = {
     Reason.OK: 0,
@@ -75,14 +76,20 @@ def errors_told(as_json: bool, canceled: Told = lambda _interrupt: "canceled") -
     try:
         yield
     except TrainopsError as error:
+        mistaken = not isinstance(error, NoTemporaryFolder)
         if as_json:
-            _print_mistake("usage", str(error))
+            _print_mistake("usage" if mistaken else Reason.FAILED, str(error))
         print(f"trainops: {error}", file=sys.stderr)
-        sys.exit(USAGE_ERROR)
+        sys.exit(USAGE_ERROR if mistaken else EXIT_CODES[Reason.FAILED])
     except OSError as error:
-        _unprinted(error)
+        if error.filename is None:  # an output has none
+            _unprinted(error)
+        if as_json:
+            _print_mistake(Reason.FAILED, str(error))
+        print(f"trainops: {error}", file=sys.stderr)
+        sys.exit(EXIT_CODES[Reason.FAILED])
     except KeyboardInterrupt as interrupt:
-        said = canceled(interrupt)
+        said = printable(canceled(interrupt))
         if as_json:
             _print_mistake(Reason.CANCELED, said)
         print(f"trainops: {said}", file=sys.stderr)
@@ -110,7 +117,7 @@ def present(operation: Callable[[Output, bool], Result], as_json: bool, canceled
         if as_json:
             print_json(result.as_dict())
         elif result.reason in (Reason.DEADLINE, Reason.INCOMPLETE):
-            print(f"trainops: {result.message}", file=sys.stderr)
+            print(f"trainops: {printable(result.message)}", file=sys.stderr)
     sys.exit(EXIT_CODES[result.reason])
 
 

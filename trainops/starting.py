@@ -14,7 +14,7 @@ from trainops.operations import existing
 from trainops.results import Reason, Result
 from trainops.runner import run_playbook
 from trainops.targets import Target, containers, nodes, read_target
-from trainops.values import literal, looks_like_template
+from trainops.values import literal, looks_like_template, printable
 
 _HEAD = """\
 # Which containers, on which nodes, and what goes where. Written by trainops init, yours to edit: add hosts, and see
@@ -183,12 +183,8 @@ def _scalar(value: Any) -> str:
 
 
 def _comment(text: str) -> str:
-    """A comment at the end of a line, which ends with it: whoever is root in a container chose some of the words.
-
-    YAML begins a new line at more than a newline, so all that cannot be printed is written out.
-    """
-    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_COMMENT])
-    return f" # {shown}"
+    """A comment at the end of a line, which ends with it: whoever is root in a container chose some of the words."""
+    return f" # {printable(text[:_COMMENT])}"
 
 
 def _project(project: str | list[str]) -> list[str]:

@@ -27,6 +27,11 @@ def looks_like_template(text: str) -> bool:
     return any(mark in text for mark in _TEMPLATES)
 
 
+def printable(text: str) -> str:
+    """The text on one line, with all that cannot be printed written out, which is more than YAML begins a line at."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def written(values: Mapping[str, Any]) -> str:
     """The values as YAML for Ansible; literal texts that look like templates are marked ``!unsafe``.
 

@@ -79,7 +79,9 @@ PLAYBOOKS = frozenset(path.stem for path in (Path(__file__).resolve().parents[2]
 _DATA = (".yml", ".yaml", ".ini", ".toml", ".json", ".cfg")
 _VAULT = b"$ANSIBLE_VAULT;"
 _PRIVATE_KEY = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----|PuTTY-User-Key-File-")
-_KEY_LINE = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
+_MARK = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+# A line of its own, or in code or JSON with a key behind it: code that only looks for keys has the mark alone.
+_KEY = re.compile(rb"^[ \t]*" + _MARK + rb"[ \t\r]*$|" + _MARK + rb"(?:\\[rn]|\s)*[A-Za-z0-9+/=]{16}", re.MULTILINE)
 
 
 def left_out(path: str, info: os.stat_result, exclude: Sequence[str]) -> str | None:
@@ -155,7 +157,7 @@ def why_hidden(path: str, *texts: str | None) -> str | None:
         return "its name is that of secrets"
     for text in texts:
         data = (text or "").encode("utf-8", "surrogatepass")
-        if what := left_out_by_content(data) or ("private key" if _KEY_LINE.search(data) else None):
+        if what := left_out_by_content(data) or ("private key" if _KEY.search(data) else None):
             return f"it holds a {what}"
     return None
 

@@ -205,6 +205,72 @@ def test_braces_in_a_name_are_no_template_of_the_inventory(tmp_path: Path, name:
     assert result.hosts["ct200"].steps[0].values["msg"] == [f"./{name}"]
 
 
+NASTY = [
+    f"2.1{end}    training_name: \"{{{{ lookup('pipe', 'touch evil') }}}}\"{end}x: y"
+    for end in ("\n", "\r", "\r\n", "\x85", "\u2028", "\u2029", "\x0b", "\t", "\0", "\ufeff", "\udc85")
+]
+NASTY += ["' # \" x", "}} {{ 1 }}", "# x", ": ", "#jinja2:variable_start_string:'[%'\n[% 7 %]", "x" * 20_000]
+
+
+def with_texts(text: str) -> Found:
+    """What a survey would be if nothing had looked at the container's texts before."""
+    pythons = [{"path": f"/p{text}", "version": text, "torch": text, "environment": True}]
+    big = [{"path": text, "bytes": 5, "files": 1, "exclude": text}]
+    seen = {**SURVEY, "python": f"/p{text}", "pythons": pythons, "root": f"/r{text}", "big": big}
+    return replace(FOUND, project=text, node={**NODE, "node": text}, survey=seen)
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_no_text_of_a_container_is_more_than_a_value_or_a_comment(tmp_path: Path, text: str) -> None:
+    class Loader(yaml.SafeLoader):
+        """Knows values that are no templates."""
+
+    Loader.add_constructor("!unsafe", lambda _loader, node: node.value)
+    write(with_texts(text), tmp_path)
+    written = (tmp_path / "inventory.yml").read_text(encoding="utf-8")
+    told = yaml.load(written, Loader)
+    group = told.pop("training")
+    assert told == {}
+    assert group == {
+        "hosts": {
+            "ct200": {
+                "ansible_host": "10.1.2.6",
+                "ansible_user": "root",
+                "ansible_port": 2222,
+                "proxmox_vmid": 200,
+            }
+        },
+        "vars": {
+            "ansible_connection": "trainops.proxmox.pct",
+            "training_project": text,
+            "training_root": f"/r{text}",
+            "training_python": f"/p{text}",
+            "training_exclude": [text],
+        },
+    }
+    assert len(written.splitlines()) == len(files(FOUND)["inventory.yml"].splitlines())
+
+
+def test_no_text_of_a_container_is_a_template(tmp_path: Path) -> None:
+    marker = tmp_path / "evil"
+    text = f"\n    training_name: \"{{{{ lookup('pipe', 'touch {marker}') }}}}\""
+    write(with_texts(text), tmp_path)
+    (tmp_path / "say.yml").write_text(
+        "- hosts: training\n  gather_facts: false\n  tasks:\n"
+        "    - ansible.builtin.debug:\n        msg: '{{ [training_root, training_name | default(\"none\")] }}'\n"
+    )
+    result = run_playbook("say.yml", cwd=tmp_path, extravars={"ansible_connection": "local"})
+    assert result.hosts["ct200"].steps[0].values["msg"] == [f"/r{text}", "none"]
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_the_report_has_a_label_before_each_of_its_lines(text: str) -> None:
+    plain, odd = report(FOUND, []).splitlines(), report(with_texts(text), []).splitlines()
+    labels = {line.split()[0] for line in plain if line[:1].strip()}
+    assert {line.split()[0] for line in odd if line[:1].strip()} == labels
+
+
 @pytest.mark.parametrize("kind", ["fifo", "link"])
 def test_an_odd_file_in_the_way_is_named(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "inventory.yml"

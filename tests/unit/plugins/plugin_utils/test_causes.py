@@ -298,6 +298,18 @@ def test_a_log_that_nobody_may_read_is_said_to_be_missing() -> None:
         assert any("kernel log could not be read" in line for line in done["evidence"])
 
 
+@pytest.mark.parametrize("over", ["\n", "\r", "\x85", "\u2028"])
+def test_no_word_of_a_run_begins_a_line(over: str) -> None:
+    text = f"x{over}ct201  run      r1 ended"
+    for ending in ({"how": "not-started"}, {"stopped_by": text}, {"exit_code": 1}):
+        answer = raised(f"ValueError: {text}", last_lines=[text])
+        answer["record"]["exit"] = {**answer["record"]["exit"], "note": text, "ended": text, **ending}
+        answer["record"].update(started=text, log=text)
+        done = run_why.explained(answer, None, None)
+        lines = [done["summary"], *done["msg"].split("\n"), *done["table"].split("\n")]
+        assert all(line.isprintable() and not line.startswith("ct201") for line in lines)
+
+
 def test_without_a_traceback_the_last_lines_are_shown() -> None:
     done = run_why.explained(known(last_lines=[f"line {number}" for number in range(40)]), None, None)
     assert done["msg"].splitlines()[-16:] == ["its last lines:", *(f"  line {number}" for number in range(25, 40))]

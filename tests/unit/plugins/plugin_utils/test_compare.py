@@ -101,6 +101,57 @@ def test_where_both_went_on_from_what_is_lost_they_are_compared_with_each_other(
     assert (project["before"], project["after"]) == ("(2 B, nowhere any more)\n", "(2 B)\n")
 
 
+KEYS = [
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nhush\n",
+    "\n  -----BEGIN EC PRIVATE KEY-----\nhush\n",
+    "Bag Attributes\n-----BEGIN ENCRYPTED PRIVATE KEY-----\nhush\n",
+    '{"private_key": "-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBgkqhkiGhush"}',
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\nhush\n",
+    "PuTTY-User-Key-File-3: ssh-ed25519\nhush\n",
+    "$ANSIBLE_VAULT;1.1;AES256\nhush\n",
+]
+
+
+@pytest.mark.parametrize("text", KEYS)
+def test_a_key_is_not_shown_whatever_its_file_is_called(tmp_path: Path, text: str) -> None:
+    root, folder = tmp_path / "root", tmp_path / "project"
+    root.mkdir()
+    deploy(root, OLD)
+    home(root, "current", "deploy_key").write_text(text)
+    home(root, "current", "deploy_key").chmod(0o600)
+    (root / "train.py").write_text(text)
+    result = difference(root, OLD, folder)
+    shown = {part["after_header"].rpartition("/")[2]: (part["before"], part["after"]) for part in result["diff"]}
+    assert "hush" not in str(result)
+    what = "vault" if "VAULT" in text else "private key"
+    assert shown["deploy_key (by hand)"] == ("", f"(not shown: it holds a {what})\n")
+    hidden = f"(not shown: it holds a {what}"
+    assert shown["train.py (by hand)"] == (f"{hidden})\n", f"{hidden}, changed)\n")
+
+
+def test_code_that_knows_keys_is_shown(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    deploy(root, OLD)
+    (root / "train.py").write_text('KEY = "-----BEGIN PRIVATE KEY-----"\n')
+    assert [part["after"] for part in difference(root)["diff"]] == ['KEY = "-----BEGIN PRIVATE KEY-----"\n']
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028"])
+def test_a_name_or_a_target_begins_no_line(tmp_path: Path, end: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    deploy(root, OLD)
+    forged = f"x{end}ct201  release  FAILED"
+    home(root, "current", forged).write_text("1\n")
+    home(root, "current", "link").symlink_to(forged)
+    result = difference(root)
+    headers = [part[key] for part in result["diff"] for key in ("before_header", "after_header")]
+    assert len(headers) == 4
+    lines = [*result["msg"].split("\n"), *headers, *"".join(part["after"] for part in result["diff"]).split("\n")]
+    assert all(line.isprintable() and not line.startswith("ct201") for line in lines)
+
+
 @pytest.mark.parametrize("count", [60])
 def test_many_differences_are_counted_and_not_listed(tmp_path: Path, count: int) -> None:
     root, folder = tmp_path / "root", tmp_path / "project"

@@ -124,6 +124,21 @@ def test_a_diff_shows_no_secrets_of_a_folder_that_was_there(tmp_path: Path) -> N
     assert {one["before_header"] for one in done["diff"]} == {"conf/.env", "conf/tls.key", "conf/.ssh/config", "conf/a"}
 
 
+def test_a_diff_shows_no_key_and_begins_no_line_by_a_name(tmp_path: Path) -> None:
+    root, project = tmp_path / "root", tmp_path / "project"
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nhush\n"
+    write(root, {"conf/deploy": key, "conf/a": key, "conf/x\n--- forged": "1\n"})
+    write(project, {"conf/a": "new\n"})
+    done = step(root, project, want_diff=True, adopt_folders=True)
+    assert "hush" not in str(done)
+    hidden = "(not shown: it holds a private key"
+    shown = {one["after_header"]: (one["before"], one["after"]) for one in done["diff"]}
+    assert shown["conf/a"] == (f"{hidden})\n", f"{hidden}, changed)\n")
+    assert shown["conf/deploy"][0] == f"{hidden})\n"
+    assert all(header.isprintable() for header in shown)
+    assert all(line.isprintable() for line in done["msg"].split("\n"))
+
+
 def test_a_long_list_is_cut_in_the_message() -> None:
     files = [{"action": "added", "path": f"f{number}"} for number in range(25)]
     strays = {"count": 500, "paths": [f"/s{number}" for number in range(100)]}

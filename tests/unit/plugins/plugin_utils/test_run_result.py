@@ -253,6 +253,33 @@ def test_a_listing_has_the_values_of_each_run_and_the_latest_first() -> None:
     assert found["live"] == {"dflash": ID}
 
 
+FORGED = [f"x{end}ct201  r9  running" for end in ("\n", "\r", "\x85", "\u2028", "\x0b")]
+
+
+@pytest.mark.parametrize("text", FORGED)
+def test_no_record_begins_a_line(text: str) -> None:
+    over = end(None, how=text, note=text, stopped_by=text, last_lines=[text])
+    rows = [
+        row(text, release=text, project=text),
+        row("r1", f"step {text}", state="ended", exit=over, release=text),
+        row("r2", state=text, exit=end(1, note=text)),
+        row("r3", state="lost", why=text),
+    ]
+    found = listed(*rows, live=text, name=text)
+    activation = dict.fromkeys(("activation", "release", "time", "kind", "who", "commit"), text)
+    found["projects"][0]["activations"] = [activation]
+    shown = run_table.table([("ct200", {**found, "history": 5}), ("ct201", {**found, "history": 5})])
+    lines = shown.split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert sum(line.startswith("ct201") for line in lines) == len(rows) + 1
+    assert len(lines) == 1 + 2 * (len(rows) + 1 + 2)
+    stop = run_result.stopped([{"run": rows[1], "changed": True, "killed": [], "killed_count": 0, "left_behind": []}])
+    with pytest.raises(StepError) as died:
+        run_result.started(launched(run=record(state="ended", exit=end(1, last_lines=[text], note=text))), None)
+    for said in (stop["msg"], died.value.message):
+        assert all(line.isprintable() and not line.startswith("ct201") for line in said.split("\n"))
+
+
 def test_the_table_of_many_hosts() -> None:
     first = listed(
         row("r1", "step 9 loss 4.25", state="ended", exit=end(1), release=OLD, gpus=[]),

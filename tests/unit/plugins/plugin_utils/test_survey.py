@@ -150,6 +150,37 @@ def test_nothing_that_a_terminal_obeys_is_shown_or_proposed() -> None:
     assert "/s\\x1b[2J was not started, it or its environment belongs to ann\\x1b[2J" in result["msg"]
 
 
+BREAKS = ["\n", "\r", "\t", "\x85", "\u2028", "\u2029", "\x0b", "\x1b[2J", "\u202e"]
+
+
+@pytest.mark.parametrize("end", BREAKS)
+def test_what_a_container_says_of_itself_is_one_short_line(end: str) -> None:
+    nasty = f"2.1{end}    training_name: evil {{{{ lookup('pipe', 'id') }}}}" + "x" * 5000
+    odd = answer(
+        pythons=[python(f"/a{end}/python", torch="9"), python("/b", version=f"3.12{end}x{nasty}", torch=nasty)],
+        places=[place(f"/w{end}", "model.py", "train.py", deployed=True), place("/root")],
+        skipped=[{"path": f"/s{end}", "owner": nasty}],
+        home=f"/root{end}x",
+        init=nasty,
+    )
+    result = surveyed(wish(), odd, eight())
+    assert (result["python"], result["root"]) == ("/b", "/root")
+    (chosen,) = result["pythons"]
+    assert max(len(chosen["version"]), len(chosen["torch"])) <= 61
+    shown = [result["summary"], result["init"], chosen["version"], chosen["torch"], *result["msg"].split("\n")]
+    shown += [text for one in result["not_started"] for text in one.values()]
+    assert all(text.isprintable() for text in shown)
+    assert not any(line.startswith(" ") for line in result["msg"].splitlines())
+    old = without_python(wish(), Found(None, ((f"/o{end}", "3.7"), ("/p", f"3.7{end}z")), ()))
+    assert [one["path"] for one in old["pythons"]] == ["/p"]
+    assert old["pythons"][0]["version"].isprintable()
+
+
+@pytest.mark.parametrize("home", ["", "root", "#jinja2:x", None, "/x" * 400])
+def test_a_home_that_is_no_path_is_not_proposed(home: str | None) -> None:
+    assert surveyed(wish(), answer(home=home), eight())["root"] == "/root"
+
+
 def test_what_is_too_big_is_told_with_the_way_out() -> None:
     files = [("data/a", 300 * MIB), ("data/b", 90 * MIB), ("data/c", 90 * MIB), ("train.py", 5)]
     project = Measured("p", files, {"data": "data"}, ["data", "train.py"], [], ["it has a problem"])

@@ -8,9 +8,12 @@ from __future__ import annotations
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import beneath, step_line
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import (
+    cell,
     cut_short,
     one_line,
+    path_text,
     visible,
+    visible_diff,
     visible_values,
 )
 
@@ -48,6 +51,25 @@ def test_values_are_made_visible_by_name_and_diffs_in_full() -> None:
         "other": "\x1b",
         "diff": [{"after": "\\x1b" + "y" * 20_000, "n": 1}],
     }
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1e", "\x85", "\u2028", "\u2029"])
+def test_nothing_ends_a_line_but_we(end: str) -> None:
+    text = f"a{end}ct201  release  live{end}"
+    for shown in (one_line(text), cell(text), path_text(text), step_line("ct200", 5, "gpus", text)):
+        assert len(shown.splitlines()) == 1
+    assert len(beneath("head", [text], 4).splitlines()) == 2
+    values = visible_values({"summary": text, "warnings": [text]}, "summary", "warnings")
+    assert [len(one.splitlines()) for one in (values["summary"], *values["warnings"])] == [1, 1]
+    part = {"before_header": text, "after_header": text, "before": "1\n2\n", "after": ""}
+    for shown_part in (visible_diff(part), visible_diff([part])[0], visible_values({"diff": [part]})["diff"][0]):
+        assert len(shown_part["before_header"].splitlines()) == len(shown_part["after_header"].splitlines()) == 1
+        assert shown_part["before"] == "1\n2\n"
+
+
+def test_a_cell_pushes_no_other_away() -> None:
+    assert len(cell("x" * 10_000)) < 400
+    assert cell("a\tb") == "a\\tb"
 
 
 def test_a_line_is_one_line_and_what_is_endless_is_cut() -> None:
