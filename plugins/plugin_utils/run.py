@@ -107,12 +107,13 @@ def words(value: Any, option: str) -> list[str]:
     if value is None or value == "":
         return []
     if isinstance(value, list):
-        for word in value:
+        for number, word in enumerate(value, 1):
             if not _is_text(word):
-                raise OptionError(f"option {option}: {word!r} is no word: write it as a text, in quotes")
+                what = _kind(word)
+                raise OptionError(f"option {option}: word {number} is {what}, no word: write it as a text, in quotes")
         return _without_nul([str(word) for word in value], option)
     if not _is_text(value):
-        raise OptionError(f"option {option}: {value!r} is neither a text nor a list of words")
+        raise OptionError(f"option {option}: {_kind(value)} is neither a text nor a list of words")
     try:
         found = split(str(value))
     except ShellNeeded as error:
@@ -126,6 +127,12 @@ def words(value: Any, option: str) -> list[str]:
         name = found[0].partition("=")[0]
         raise OptionError(f"option {option}: {name}=… is no program: set {name} in option env")
     return _without_nul(found, option)
+
+
+def _kind(value: Any) -> str:
+    """What a value is, for a sentence that may not show it: it may hold a secret."""
+    kinds = {bool: "true or false", dict: "a mapping", list: "a list", type(None): "empty"}
+    return next((said for kind, said in kinds.items() if isinstance(value, kind)), "a value")
 
 
 def _is_text(value: Any) -> bool:
@@ -148,9 +155,10 @@ def environment(env: Any) -> dict[str, str]:
         fix = "write it as NAME: value, one a line"
         raise OptionError(f"option env: {what} is no mapping of names to values: {fix}") from None
     found = {}
-    for name, value in env.items():
+    for number, (name, value) in enumerate(env.items(), 1):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise OptionError(f"option env: {name!r} is no name of a variable: letters, digits and _ make one")
+            fix = "letters, digits and _ make one"
+            raise OptionError(f"option env: the name of variable {number} is no name of one: {fix}")
         if name in _OURS:
             fix = "choose GPUs by option select" if name.startswith("CUDA") else "leave it out"
             raise OptionError(f"option env: {name} is set for each run: {fix}")

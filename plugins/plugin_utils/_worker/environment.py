@@ -89,11 +89,10 @@ def device_of(gpu: dict[str, Any]) -> str:
 
 def check_given(env: dict[str, Any], where: str) -> dict[str, str]:
     """Variables as texts. Raises WorkerError("env") for those that cannot be set, or that are ours."""
-    for name, value in env.items():
+    for number, (name, value) in enumerate(env.items(), 1):
         if not _NAME.fullmatch(name):
-            raise WorkerError(
-                "env", f"{where}: {name!r} cannot be a variable's name: letters, digits and _ can be in it"
-            )
+            fix = "letters, digits and _ can be in it"
+            raise WorkerError("env", f"{where}: the name of variable {number} cannot be one: {fix}")
         if name in _OURS:
             fix = "choose GPUs by training_gpus" if name.startswith("CUDA") else "leave it out"
             raise WorkerError("env", f"{where}: {name} is set by the launch: {fix}")
@@ -147,7 +146,10 @@ def parse_line(line: str) -> tuple[str, str]:
     if not equals:
         raise ValueError("there is no '=': write NAME=VALUE, or # before a comment")
     if not _NAME.fullmatch(name.strip()):
-        raise ValueError(f"{name.strip()!r} cannot be a variable's name: write NAME=VALUE")
+        # What stands there may be a secret, as in NAME: VALUE= of another kind of file.
+        raise ValueError(
+            "what is before the '=' cannot be a variable's name: write NAME=VALUE, with letters, digits and _ in NAME"
+        )
     value = value.strip()
     if value[:1] in ("'", '"'):
         return name.strip(), _unquoted(value)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 
+from .secret import shown_words
+
 _BLANKS = " \t\n"
 _OPERATORS = re.compile(r"&&|\|\||;;|>>|<<|[0-9]?>&[0-9]|\|&|&>|[|&;<>()]")
 _EXPANDS = re.compile(r"\$(?:\{[^}]{0,40}\}?|\(|[A-Za-z_]\w{0,40}|[0-9@*#?$!-])")
@@ -19,27 +21,34 @@ _ESCAPED = '$`"\\'
 
 
 class ShellNeeded(ValueError):
-    """A part of the text on which a shell would act; the message is that part."""
+    """A part of the text on which a shell would act; the message is that part, of a secret only its first sign."""
 
 
 def split(text: str) -> list[str]:
     """The words. Raises ShellNeeded, and ValueError for a quote that is never closed."""
-    return _Splitter(text).words()
+    splitter = _Splitter(text)
+    try:
+        return splitter.words()
+    except ShellNeeded as error:
+        words = [*splitter.found, "".join(splitter.word or []) + str(error)]
+        if str(error).startswith("$") and shown_words(words)[-1] != words[-1]:
+            raise ShellNeeded("$") from None
+        raise
 
 
 class _Splitter:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        self.found: list[str] = []
         self.word: list[str] | None = None  # None between words: '' is a word too
 
     def words(self) -> list[str]:
         """All of them."""
-        found: list[str] = []
         while self.at < len(self.text):
             char = self.text[self.at]
             if char in _BLANKS:
-                self._end(found)
+                self._end()
                 self.at += 1
             elif char == "\\":
                 self._escaped()
@@ -49,12 +58,12 @@ class _Splitter:
                 self._double()
             else:
                 self._plain(char)
-        self._end(found)
-        return found
+        self._end()
+        return self.found
 
-    def _end(self, found: list[str]) -> None:
+    def _end(self) -> None:
         if self.word is not None:
-            found.append("".join(self.word))
+            self.found.append("".join(self.word))
         self.word = None
 
     def _take(self, text: str, length: int) -> None:
@@ -104,7 +113,7 @@ class _Splitter:
             raise ShellNeeded(f"${following}")
         if self.word is None and char == "#":
             raise ShellNeeded("#")
-        if self.word is None and char == "~" and (not following or following in _BLANKS + "/"):
+        if self.word is None and char == "~":
             raise ShellNeeded("~")
         self._take(char, 1)
 
