@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.runs import is_run_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
 
 EVERY_SECONDS = 10.0
@@ -32,6 +33,12 @@ def waiting(frame: Mapping[str, Any]) -> str:
     return f"waits for {frame['waits_for']}" if frame.get("waits_for") else ""
 
 
+def asked(frame: Mapping[str, Any]) -> str:
+    """What a progress frame says of a run that was asked to stop and takes its time; empty for any other."""
+    run = str(frame.get("asked") or "")
+    return f"{run} was asked to stop, it has {frame['total']:.0f} s for that" if is_run_id(run) else ""
+
+
 def teller(
     show: Callable[[str], None],
     task_vars: Mapping[str, Any],
@@ -46,7 +53,7 @@ def teller(
     def tell(frame: dict[str, Any]) -> None:
         nonlocal told
         now = clock()
-        if text := waiting(frame):
+        if text := asked(frame) or waiting(frame):
             show(step_line(host, width, step, text))
         elif now - told >= EVERY_SECONDS:
             told = now

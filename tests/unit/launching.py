@@ -31,6 +31,7 @@ class Decider:
         self.answers = list(answers or ({"kind": "go", "gpus": []},))
         self.told: list[dict[str, Any]] = []
         self.waited_for: list[str] = []
+        self.asked_to_stop: list[str] = []
         self.meddle = meddle
 
     def send(self, kind: str, body: dict[str, Any]) -> None:
@@ -48,6 +49,10 @@ class Decider:
 
     def waits(self, holder: str) -> None:
         self.waited_for.append(holder)
+
+    def asked(self, run: str, seconds: int) -> None:
+        assert seconds >= 0
+        self.asked_to_stop.append(run)
 
 
 def wish(root: Path, **more: Any) -> dict[str, Any]:
@@ -121,7 +126,8 @@ def home(root: Path, run: str = "r1", name: str = "demo") -> Path:
 
 def stopped(root: Path, run: str | None = "r1", **more: Any) -> dict[str, Any]:
     told = {"root": str(root), "name": "demo", "run": run, "signal": "TERM", "patience": PATIENCE, "who": ME}
-    return stop.run(Decider(), {**told, "check_mode": False, **more})  # type: ignore[arg-type]
+    decider: Any = more.pop("decider", None) or Decider()
+    return stop.run(decider, {**told, "check_mode": False, **more})
 
 
 def supervisor_gone(root: Path, run: str = "r1") -> None:

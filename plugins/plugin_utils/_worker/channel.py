@@ -117,6 +117,10 @@ class Channel:
         """Tell the controller who keeps this operation waiting."""
         self.send("progress", {"done": 0, "total": 0, "what": "seconds waited", "waits_for": holder})
 
+    def asked(self, run: str, seconds: int) -> None:
+        """Tell the controller that a run was asked to stop, and has so long for it."""
+        self.send("progress", {"done": 0, "total": seconds, "what": "seconds waited", "asked": run})
+
     def at(self, what: str) -> None:
         """Tell the controller what is worked on, so that it can name it when this process is struck down there."""
         self.send("at", {"what": what})

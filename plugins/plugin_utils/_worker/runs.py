@@ -7,7 +7,8 @@
     ROOT/.trainops/NAME/runs/rN/run.json        what was started: written whole, by the launch, before anything starts;
                                                 the launch holds it locked until it has heard from the supervisor
     ROOT/.trainops/NAME/runs/rN/started.json    PIDs and time, in reserved space, by the supervisor
-    ROOT/.trainops/NAME/runs/rN/stopped.json    who asked it to stop, in reserved space, by the stop
+    ROOT/.trainops/NAME/runs/rN/stopped.json    who asked it to stop, in reserved space, by the stop, which holds it
+                                                locked for as long as it is at work
     ROOT/.trainops/NAME/runs/rN/exit.json       the exit record, in reserved space, by the supervisor
     ROOT/.trainops/NAME/runs/rN/log             what the run prints, written by its processes themselves
     ROOT/.trainops/NAME/runs/rN/lock            held by the supervisor for as long as anything of the run is left
@@ -22,7 +23,6 @@ PID with its start time and the container's boot. Neither is ever concluded from
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import stat
@@ -30,7 +30,7 @@ import time
 
 from .channel import WorkerError
 from .store import HOME, Store, check_name, guarded, live_id, lstat, open_folder, open_root, open_store, releases
-from .supervise import EXIT, LOCK, LOG, RECORD, STARTED, STOPPED, boot, read_record, start_of
+from .supervise import EXIT, LOCK, LOG, RECORD, STARTED, STOPPED, boot, is_locked, read_record, start_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ class Run:
 class Seen:
     """What was read of a run, for :func:`state_of`.
 
-    ``locked``: its supervisor lives; ``launching``: whoever launched it has not heard from the supervisor yet;
+    ``stopped``: who stops it now; ``locked``: its supervisor lives; ``launching``: whoever launched it has not heard
+    from the supervisor yet;
     ``process_start``: the start time of whatever has the process's PID now, or None.
     """
 
@@ -225,27 +226,12 @@ def see(folder: int) -> Seen:
         record,
         started,
         read_record(folder, EXIT),
-        read_record(folder, STOPPED),
+        read_record(folder, STOPPED) if is_locked(folder, STOPPED) else None,
         locked,
         launching,
         process_start,
         boot(),
     )
-
-
-def is_locked(folder: int, name: str) -> bool:
-    """Whether a file in a run's folder is locked: a supervisor lives, or a launch is at work."""
-    try:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def all_runs(store: Store) -> list[Run]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
@@ -27,6 +28,8 @@ _LOOK_SECONDS = 0.02
 _REST_SECONDS = 5.0
 _KILL_SECONDS = 30.0
 _RECORD_SECONDS = 5.0
+_CLAIM_SECONDS = 0.5  # longer than anybody looks at a lock
+_TELL_SECONDS = 2.0
 _SHOWN = 64
 
 
@@ -80,6 +83,8 @@ class _Stop:
         self.run = one
         self.params = params
         self.killed: list[Member] = []
+        self.sent: list[str] = []
+        self.claimed = -1
         self.began = time.monotonic()
 
     def done(self) -> dict[str, Any]:
@@ -99,13 +104,17 @@ class _Stop:
         }
 
     def _stop(self) -> None:
-        self._wait_for_start()
+        try:
+            self._wait_for_start()
+            self._end()
+        finally:
+            if self.claimed >= 0:
+                os.close(self.claimed)
+
+    def _end(self) -> None:
         main, patience = main_of(self.run), float(self.params["patience"])
         if main:
-            self._say_who()
-            kill(asked(main), _SIGNALS[self.params["signal"]])
-            asked_at = time.monotonic()
-            self._wait(lambda: not main.lives(), patience, "waiting for it to end")
+            asked_at = self._ask(main, patience)
             left = patience - (time.monotonic() - asked_at)
             # What it left behind was asked by nobody yet, and may have something to save too.
             self._ask_the_rest(max(left, min(_REST_SECONDS, patience)) if not main.lives() else 0.0)
@@ -113,6 +122,25 @@ class _Stop:
             self._ask_the_rest(patience)
         self._kill()
         self._close(unseen=main is not None)
+
+    def _ask(self, main: Member, patience: float) -> float:
+        """Ask its own process, and wait for it to end; returns when it was asked."""
+        self._wait(self._claim, _CLAIM_SECONDS, "waiting for another stop")
+        self._say_who(self.params["signal"])
+        kill(asked(main), _SIGNALS[self.params["signal"]])
+        asked_at = time.monotonic()
+        told = False
+
+        def over() -> bool:
+            nonlocal told
+            self._claim()
+            if not told and time.monotonic() - asked_at > _TELL_SECONDS:
+                told = True
+                self.channel.asked(self.run.id, int(patience))
+            return not main.lives()
+
+        self._wait(over, patience, "waiting for it to end")
+        return asked_at
 
     def _wait_for_start(self) -> None:
         self._wait(lambda: self._again().state != "starting", _KILL_SECONDS, "waiting for it to start")
@@ -129,6 +157,8 @@ class _Stop:
         """Until nothing is left: a process that is just being started shows only in the next look."""
         end = time.monotonic() + _KILL_SECONDS
         left = find(self.run)
+        if left:
+            self._say_who("KILL")
         while left:
             known = {(one.pid, one.start) for one in self.killed}
             self.killed += [one for one in kill(left, signal.SIGKILL) if (one.pid, one.start) not in known]
@@ -145,16 +175,46 @@ class _Stop:
             self.channel.progress(min(int(time.monotonic() - began), int(patience)), int(patience), what)
             time.sleep(_LOOK_SECONDS)
 
-    def _say_who(self) -> None:
+    def _claim(self) -> bool:
+        """Lock the note of who stops it, for as long as this stop is at work; another one may be, and end before."""
+        if self.claimed < 0:
+            self.claimed = self._lock_note()
+            if self.claimed >= 0 and self.sent:
+                self._say_who()
+        return self.claimed >= 0
+
+    def _lock_note(self) -> int:
+        folder = open_run(self.store, self.run.id)
+        if folder is None:
+            return -1
+        try:
+            fd = os.open(STOPPED, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        except OSError:
+            return -1
+        finally:
+            os.close(folder)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return -1
+        return fd
+
+    def _say_who(self, *signals: str, ended: bool = False) -> None:
         """For the exit record: it must be there before the process can end of it."""
-        said = {"format": FORMAT, "who": self.params["who"], "signal": self.params["signal"], "at": iso(time.time())}
-        self._write(STOPPED, said)
+        self.sent += signals
+        if self.claimed < 0:  # the other stop says it
+            return
+        said = {"format": FORMAT, "who": self.params["who"], "sent": self.sent, "ended": ended}
+        self._write(STOPPED, {**said, "at": iso(time.time())})
 
     def _close(self, unseen: bool) -> None:
         """Wait for the exit record; where no supervisor is left to write it, write what is known."""
         self._wait(
             lambda: self._again().exit or not self.run.supervised, _RECORD_SECONDS, "waiting for its exit record"
         )
+        if self._again().exit is None and self.run.supervised:
+            self._say_who(ended=True)  # its supervisor is late, and may write it when this is over
         if unseen and self._again().exit is None and not self.run.supervised:
             note = "its supervisor was killed before, so its exit code is not known"
             by = self.params["who"]

@@ -40,6 +40,7 @@ _LEFT_SECONDS, _LEFT_OVER, _LEFT_TEXT = 0.2, 20, 120
 _WORDS_BYTES = 1 << 17
 _RETRY_SECONDS = (0.1, 30.0)
 _LOCK_SECONDS = 2.0
+_NOTE_SECONDS = 0.5
 _CGROUPS = "/sys/fs/cgroup"
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -171,6 +172,41 @@ def read_record(folder: int, name: str) -> dict[str, Any] | None:
         except (ValueError, RecursionError):
             return None
     return record if isinstance(record, dict) and record.get("format") == FORMAT else None
+
+
+def is_locked(folder: int, name: str) -> bool:
+    """Whether a file in a run's folder is locked: a supervisor lives, or a launch or a stop is at work."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _PLAIN, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def stop_asked(folder: int, status: int) -> tuple[str | None, str]:
+    """Who stopped a run that ended with ``status`` (an exit code, or minus a signal), and what else is to be noted.
+
+    A stop may be given up, since whoever waited for it went: what the run does later is its own, unless it ends as one
+    does that was sent what the stop has sent.
+    """
+    at_work, said = is_locked(folder, STOPPED), read_record(folder, STOPPED)
+    end = time.monotonic() + _NOTE_SECONDS
+    while at_work and said is None and time.monotonic() < end:  # it is being written
+        time.sleep(0.01)
+        said = read_record(folder, STOPPED)
+    if said is None:
+        return None, ""
+    numbers = [int(getattr(signal, f"SIG{name}", 0)) for name in said.get("sent", [])]
+    of_it = {0, *(-number for number in numbers), *(128 + number for number in numbers)}
+    if at_work or said.get("ended") or status in of_it:
+        return str(said["who"]), ""
+    return None, f"{said['who']} had asked it to stop at {said.get('at')}, and gave that up before it ended"
 
 
 def last_lines(folder: int) -> list[str]:
@@ -412,7 +448,7 @@ class Watch:
         """The exit record of a process that ended with ``status``."""
         memory = self.memory.report()
         seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - self.began
-        stopped = read_record(self.folder, STOPPED)
+        stopped_by, note = stop_asked(self.folder, status)
         left = self.left_over()
         return exit_record(
             "exited" if status >= 0 else "signaled",
@@ -422,7 +458,8 @@ class Watch:
             signal=-status if status < 0 else None,
             out_of_memory=out_of_memory(status, memory),
             memory=memory,
-            stopped_by=stopped["who"] if stopped else "a SIGTERM to its unit" if self.told_to_end else None,
+            stopped_by=stopped_by or ("a SIGTERM to its unit" if self.told_to_end else None),
+            note=note,
             last_lines=last_lines(self.folder),
             left_over=left[:_LEFT_OVER],
             left_over_count=len(left),

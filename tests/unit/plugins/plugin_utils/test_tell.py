@@ -32,6 +32,14 @@ def test_whoever_keeps_a_step_waiting_is_named_at_once() -> None:
     assert shown == ["ct1  release  waits for ann@desk\\x1b since 09:12"]
 
 
+def test_a_run_that_was_asked_to_stop_is_named_at_once() -> None:
+    shown: list[str] = []
+    tell = teller(shown.append, {"inventory_hostname": "ct1"}, "run", lambda: 1.0)
+    tell({"done": 0, "total": 60, "what": "seconds waited", "asked": "r3"})
+    tell({"done": 0, "total": 60, "what": "seconds waited", "asked": "r3; echo"})
+    assert shown == ["ct1  run      r3 was asked to stop, it has 60 s for that"]
+
+
 def test_without_a_play() -> None:
     times = iter([0.0, 60.0])
     shown: list[str] = []

@@ -20,7 +20,20 @@ from typing import Any
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import members, stop, supervise
 
-from tests.unit.launching import ME, ended, home, kill_all, read, says, script, start, stopped, supervisor_gone, until
+from tests.unit.launching import (
+    ME,
+    Decider,
+    ended,
+    home,
+    kill_all,
+    read,
+    says,
+    script,
+    start,
+    stopped,
+    supervisor_gone,
+    until,
+)
 from tests.unit.releasing import deploy, refusal
 
 LOOP = "import time\nprint('on', flush=True)\ntime.sleep(600)"
@@ -84,6 +97,89 @@ def test_a_run_that_does_not_listen_is_killed(root: Path) -> None:
     assert one["run"]["exit"]["out_of_memory"] is False
     assert one["killed_count"] == 1 and sys.executable in one["killed"][0]["command"]
     assert one["seconds"] >= 0.3
+
+
+class _Gone(Exception):
+    """Whoever waited for a stop went."""
+
+
+# Deaf to the stop, and ends as it likes when it is told so.
+DEAF = (
+    "import os, signal, sys, time\n"
+    "signal.signal(15, 1)\n"
+    "print('on', flush=True)\n"
+    "while not os.path.exists('end'): time.sleep(0.01)\n"
+    "code = int(open('end').read() or 0)\n"
+    "if code < 0:\n"
+    "    signal.signal(-code, 0)\n"
+    "    os.kill(os.getpid(), -code)\n"
+    "sys.exit(code)\n"
+)
+
+
+def end_with(root: Path, code: int) -> dict[str, Any]:
+    """Let a deaf run end; its exit record."""
+    (root / "new").write_text(str(code))
+    (root / "new").rename(root / "end")
+    record = ended(root).exit
+    assert record is not None
+    return record
+
+
+def give_up(root: Path) -> None:
+    """Ask the run to stop, and go when it was asked."""
+
+    def gone(*_told: Any) -> None:
+        assert read(root).view()["stopping_by"] == ME
+        raise _Gone
+
+    decider: Any = Decider()
+    decider.asked = gone
+    with pytest.raises(_Gone):
+        stopped(root, decider=decider)
+    assert (read(root).state, read(root).view()["stopping_by"]) == ("running", None)
+
+
+@pytest.mark.parametrize(
+    ("code", "by"), [(3, None), (1, None), (0, ME), (143, ME), (-15, ME), (-9, None), (-6, None), (-11, None)]
+)
+def test_what_a_run_does_after_a_stop_was_given_up_is_its_own(root: Path, code: int, by: str | None) -> None:
+    script(root, DEAF)
+    says(root, "on")
+    give_up(root)
+    record = end_with(root, code)
+    assert (record["stopped_by"], ME in record["note"]) == (by, by is None)
+
+
+def test_a_stop_that_waits_makes_whatever_comes_a_stop(root: Path) -> None:
+    script(root, DEAF)
+    says(root, "on")
+    decider: Any = Decider()
+    decider.asked = lambda *_told: end_with(root, 3)
+    (one,) = stopped(root, decider=decider)["stopped"]
+    assert (one["run"]["exit"]["exit_code"], one["run"]["exit"]["stopped_by"]) == (3, ME)
+
+
+def test_a_second_stop_goes_on_where_the_first_was_given_up(root: Path) -> None:
+    script(root, DEAF)
+    says(root, "on")
+    first: Any = Decider()
+    second: Any = Decider()
+    done: list[Any] = []
+    also = threading.Thread(target=lambda: done.append(stopped(root, decider=second, who="you@there")))
+
+    def hand_over(*_told: Any) -> None:
+        also.start()
+        until(lambda: second.asked_to_stop, "the second stop never asked")
+        raise _Gone
+
+    first.asked = hand_over
+    with pytest.raises(_Gone):
+        stopped(root, decider=first)
+    until(lambda: read(root).view()["stopping_by"] == "you@there", "nobody says that the second one stops it")
+    assert end_with(root, 3)["stopped_by"] == "you@there"
+    also.join()
+    assert done[0]["changed"]
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT"])
