@@ -35,6 +35,10 @@ class AnsibleMissing(TrainopsError):
     """The environment has no ansible-playbook that could run."""
 
 
+class NoTemporaryFolder(TrainopsError):
+    """There is no room, or no right, for the files that a run needs for its time; nothing was started."""
+
+
 class WrongTarget(TrainopsError):
     """A container or node that was named in a way that cannot be meant."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 _PREFIX = "trainops-"
 _LOCK = "in-use"
+_ROOM_BYTES = 1 << 16  # more than the account of most steps takes
 
 
 @contextlib.contextmanager
@@ -34,6 +35,19 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(stream, fcntl.LOCK_EX)
         fresh.rename(folder / _LOCK)  # whoever finds it finds it locked
         yield
+
+
+def why_full(folder: Path) -> str:
+    """Why nothing more can be written into a folder, as the system says it; empty when it can."""
+    probe = folder / "room"
+    try:
+        probe.write_bytes(b"x" * _ROOM_BYTES)
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return ""
 
 
 def remove_abandoned(parent: Path) -> None:

@@ -105,11 +105,15 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended, as the process around it knows: its status, and whether it was ended early and by what."""
+    """How a run ended, as the process around it knows: its status, and whether it was ended early and by what.
+
+    ``lost`` is a sentence about why its account did not arrive, where that is known.
+    """
 
     rc: int | None
     aborted: Reason | None
     seconds: float
+    lost: str = ""
 
 
 def read_result(events: Iterable[Mapping[str, Any]], ending: Ending, playbook: str, check: bool) -> Result:
@@ -248,6 +252,8 @@ def _early(ending: Ending, hosts: Mapping[str, HostResult], begun: Mapping[str, 
     parts += [
         f"{host} {step}: under way, it may have taken effect" for host, step in begun.items() if step not in _READING
     ]
+    if ending.lost:
+        return "; ".join([ending.lost, *parts])
     return f"{said}; {'; '.join(parts) or 'nothing was changed by then'}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -24,12 +25,13 @@ from trainops.core import check_core
 from trainops.errors import (
     AnsibleMissing,
     FolderNotFound,
+    NoTemporaryFolder,
     PlaybookNotFound,
     WrongExtravars,
     WrongOption,
 )
 from trainops.inventories import configured, host_names, hosts_in, named, require_readable
-from trainops.private import private_folder
+from trainops.private import private_folder, why_full
 from trainops.results import Ending, Interrupted, Reason, Result, read_result, under_way
 from trainops.values import written
 
@@ -42,6 +44,7 @@ _MAX_RESULT_CHARACTERS = 64 * 1024 * 1024
 _MAX_KEPT_CHARACTERS = 1024 * 1024
 _SHORT_PATH = 48  # of a folder in which sockets still have names that fit into 107 bytes
 _NOT_FOUND = "could not be found"
+_FULL = re.compile(rf"\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]")
 _MOST_NAMED = 20
 _NO_MATCH, _NOBODY = "Could not match supplied host pattern", "leaves us with no hosts to target"
 
@@ -140,12 +143,13 @@ def _result(order: _Order, events: _Events, check: bool) -> Result:
     """What a run came to. Raises Interrupted with what had come of it by then."""
     started = time.monotonic()
     try:
-        rc, aborted = _run(order, events)
+        rc, aborted, lost = _run(order, events)
     except KeyboardInterrupt as interrupt:
         ending = Ending(None, Reason.CANCELED, time.monotonic() - started)
         so_far = read_result(events.all, ending, order.playbook, check)
         raise Interrupted(so_far, under_way(events.all)) from interrupt
-    return read_result(events.all, Ending(rc, aborted, time.monotonic() - started), order.playbook, check)
+    ending = Ending(rc, aborted, time.monotonic() - started, lost)
+    return read_result(events.all, ending, order.playbook, check)
 
 
 def find_playbook(name: str, cwd: Path) -> str:
@@ -294,6 +298,7 @@ class _Events:
     def __init__(self, on_output: Output | None) -> None:
         self.all: list[dict[str, Any]] = []
         self.accounted = False  # whether ansible-playbook has given its account, the last thing that it does
+        self.full = ""  # what the system said of a disk on which ansible-playbook could not write its account
         self._on_output = on_output
         self._refused: Exception | None = None
         self._kept = 0
@@ -306,6 +311,8 @@ class _Events:
             self.all.append(event)
         if event.get("event") == "verbose":
             self._kept += len(str(event.get("stdout") or ""))
+            full = _FULL.search(str(event.get("stdout") or ""))
+            self.full = os.strerror(int(full[1])) if full else self.full
         self.accounted |= event.get("event") == "playbook_on_stats"
         if self._on_output and event.get("stdout"):
             if self._thread is None:
@@ -332,20 +339,49 @@ class _Events:
             raise self._refused
 
 
-def _run(order: _Order, events: _Events) -> tuple[int | None, Reason | None]:
-    """The status of a run, and why it was ended early, if it was; its events go into ``events``."""
+def _run(order: _Order, events: _Events) -> tuple[int | None, Reason | None, str]:
+    """The status of a run, why it was ended early, if it was, and why its account is lost, if it is.
+
+    Its events go into ``events``. Raises NoTemporaryFolder.
+    """
     watch = _Watch(order, lambda: events.accounted)
-    with private_folder() as folder:
-        runner = _runner(order, folder, events, watch)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(private_folder())
+            runner = _runner(order, folder, events, watch)
+        except OSError as error:
+            fix = f"make room in {_temporary()}, or name another folder by TMPDIR"
+            raise NoTemporaryFolder(f"nothing was started, files cannot be written: {error}: {fix}") from error
+        why = ""
         try:
             # ansible-runner raises it when the output does not end with the run; the events tell what is missing.
             with contextlib.suppress(_pexpect_timeout()):
                 runner.run()
+        except OSError as error:
+            watch.end_processes()
+            why = why_full(folder) or error.strerror or str(error)
         except BaseException:
             watch.end_processes()
             raise
+        if not why and not events.accounted and not watch.ended:
+            why = why_full(folder) or events.full
     events.finish()
-    return None if watch.ended else runner.rc, watch.aborted
+    if why and not events.accounted and watch.aborted is None:
+        return None, Reason.INCOMPLETE, _lost(why)
+    return None if watch.ended else runner.rc, watch.aborted, ""
+
+
+def _temporary() -> str:
+    """The folder for temporary files as the user knows it."""
+    return os.environ.get("TMPDIR") or "/tmp"
+
+
+def _lost(why: str) -> str:
+    return (
+        f"what was done on the hosts is not known, since no account of it could be written to the temporary folder "
+        f"{_temporary()}: {why}. trainops status tells what is live and what runs; make room in that folder, or name "
+        "another one by TMPDIR, before you go on"
+    )
 
 
 def _pexpect_timeout() -> type[Exception]:

@@ -174,7 +174,7 @@ def test_each_ending_has_its_status(
 def test_a_full_temporary_folder_is_no_failure_of_a_host(tmp_path: Path, kib: int, code: int, said: str) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    much = SAY + "\n- ansible.builtin.debug: {msg: \"{{ 'x' * 90000 }}\"}"
+    much = SAY + "\n- ansible.builtin.set_fact: {big: \"{{ 'x' * 400000 }}\"}"
     folder = user_folder(tmp_path / "user", much)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", os.fspath(small)], check=True)
     try:
