@@ -151,7 +151,7 @@ def inventory(found: Found) -> str:
         *_project(found.project),
         f"    training_root: {_scalar(seen.get('root') or found.target.root or '/root')}",
         *_python(seen),
-        f"    # training_script: {_scalar(script(found.scripts))} # what trainops launch runs",
+        f"   {_comment(f'training_script: {_scalar(script(found.scripts))} # what trainops launch runs')}",
         *_big(seen),
     ]
     return _HEAD + "\n".join(["---", "training:", "  hosts:", *_host(found), "  vars:", *values]) + "\n"

@@ -231,7 +231,13 @@ def test_memory_that_stays_is_told_in_the_end() -> None:
 
 def listing(*runs: dict[str, Any], live: str | None = ID, name: str = "dflash") -> dict[str, Any]:
     moments = [{"activation": 1, "release": OLD}, {"activation": 2, "release": ID}]
-    project = {"name": name, "live": live, "activations": moments, "cache_bytes": 1_200_000_000, "runs": list(runs)}
+    project: dict[str, Any] = {
+        "name": name,
+        "live": live,
+        "activations": moments,
+        "cache_bytes": 1_200_000_000,
+        "runs": list(runs),
+    }
     project["releases"] = [ID]
     return {"projects": [project], "runs": list(runs)}
 
@@ -300,7 +306,13 @@ def test_the_table_of_many_hosts() -> None:
 
 def test_the_widest_table_fits_a_terminal() -> None:
     long = end(None, signal=9, out_of_memory=True, seconds=180_000.0)
-    wide = {"state": "ended", "exit": long, "left_behind": True, "release": "adopted-12", "age_s": 1_000_000.0}
+    wide: dict[str, Any] = {
+        "state": "ended",
+        "exit": long,
+        "left_behind": True,
+        "release": "adopted-12",
+        "age_s": 1_000_000.0,
+    }
     line = "step 1000000 loss 0.004567 tokens/s 1234567"
     runs = [row("r1234", line, **wide), row("r1235", line, release="adopted-12", gpus=[{"index": 3, "uuid": "a"}])]
     text = run_table.table([("train-ct200", listed(*runs, live="adopted-12"))]).splitlines()
