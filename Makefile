@@ -7,9 +7,9 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Ansible refuses a locale that is not UTF-8; this one is there on every Debian.
 export LC_ALL := C.UTF-8
 
-# Two processes, a file of tests at a time, each with a lab of its own (tests/conftest.py). Sockets' paths in the
-# folders of tests must stay below 108 bytes, so these have a short one.
-SIDE_BY_SIDE := -n 2 --dist loadfile
+# Three processes, a file of tests at a time, each with a lab of its own (tests/conftest.py): journeys wait more than
+# they compute. Sockets' paths in the folders of tests must stay below 108 bytes, so these have a short one.
+SIDE_BY_SIDE := -n 3 --dist loadfile
 
 .PHONY: help
 help: ## list the targets
