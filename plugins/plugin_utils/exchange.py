@@ -263,7 +263,8 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
     argv = [request.python, "-B", "-c", boot, inner(nonce), f"{request.timeout:g}"]
     with way.open_session(argv, nonce, request.view) as session:
         sender = Sender(session.process)
-        reader = Reader(session.process, inner(nonce), request.timeout + 5, progress, sender.beat)
+        rest = request.view.deadline + _VIEW_SECONDS if request.view else 0.0
+        reader = Reader(session.process, inner(nonce), request.timeout + 5, progress, sender.beat, rest)
         reader.start()
 
         def view() -> str | None:

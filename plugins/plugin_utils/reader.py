@@ -40,6 +40,7 @@ class Reader(threading.Thread):
     """Reads both outputs while the step may be blocked in sending; ends the command when it is silent or too late.
 
     Whoever is root in the container wrote what it reads: nothing of it may hang, crash or flood the controller.
+    ``rest``: seconds that the command may take beyond the worker's result.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Reader(threading.Thread):
         deadline: float,
         progress: Progress | None,
         beat: Callable[[], None] = lambda: None,
+        rest: float = 0.0,
     ) -> None:
         super().__init__(daemon=True)
         self.frames: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -67,6 +69,7 @@ class Reader(threading.Thread):
         self._parent = os.getppid()
         self._deadline = time.monotonic() + deadline
         self._silent_after = time.monotonic() + HELLO_SECONDS
+        self._rest = rest
         self._beat = beat
         self._beat_at = time.monotonic() + BEAT_SECONDS
 
@@ -186,5 +189,5 @@ class Reader(threading.Thread):
                 self._give_up("more answers than were asked for")
             self.frames.put(frame)
             if frame["kind"] in ("result", "error"):
-                # The worker is done and beats no more; the node's view may take longer.
-                self._silent_after = self._deadline
+                # The worker is done and beats no more; what runs on the node beside it may take longer.
+                self._silent_after = time.monotonic() + self._rest + SILENCE_SECONDS

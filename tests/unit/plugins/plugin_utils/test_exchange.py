@@ -350,6 +350,30 @@ def test_what_is_printed_before_the_hello_gives_no_time(tmp_path: Path, monkeypa
         exchange(LOCAL, Request("echo", {}, python=str(python)))
 
 
+def test_a_worker_that_stands_still_behind_its_result_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is frozen at that moment."""
+    late = """
+import atexit, os, time
+
+def run(channel, params):
+    os._exit = lambda code: time.sleep(3600)
+    atexit.register(os._exit, 0)
+    return {"x": 1}
+"""
+    add_operations(monkeypatch, {"late": late})
+    readers: list[reader.Reader] = []
+
+    class Kept(reader.Reader):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            readers.append(self)
+
+    monkeypatch.setattr(module, "Reader", Kept)
+    monkeypatch.setattr(reader, "SILENCE_SECONDS", 0.5)
+    assert exchange(LOCAL, Request("late", {}, python=sys.executable, timeout=60)).result == {"x": 1}
+    assert [one.broken for one in readers] == [reader.NO_SIGN]
+
+
 def test_much_talk_before_the_hello_is_no_failure(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nyes | head -c 900000\nyes | head -c 900000 >&2\nexec {sys.executable} "$@"\n')
