@@ -322,7 +322,10 @@ def test_from_localhost_without_the_api(tmp_path: Path, root: str) -> None:
     result = from_localhost(tmp_path, f"{root}/f", vmid=200, node_address=address)
     assert (result["changed"], result["node"]) == (True, address), result
     other = from_localhost(tmp_path, f"{root}/f", vmid=200, node_address=open_lab().address("pve2"))
-    assert (other["code"], "it lives on node pve1: set node_address to" in other["msg"]) == ("unreachable", True), other
+    assert (other["code"], "lives on node pve1: give that node's address (node_address)" in other["msg"]) == (
+        "unreachable",
+        True,
+    ), other
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
