@@ -111,7 +111,8 @@ class Trials:
         self._next(kind, new, problems)
         problems += [("bad reads", text) for text in place.bad_reads()]
         place.link.cut("reset")  # a silent link ends, some day
-        passes = max(place.reads() - reads, 0)
+        passes = place.reads()
+        passes -= reads if passes >= reads else 0  # one that began anew with its container counts from 0
         return Outcome(kind.name, place.container.vmid, when, *found, seconds, passes, tuple(problems))
 
     def _strike(self, kind: Kind, come: Moment, process: subprocess.Popen[bytes]) -> str | None:

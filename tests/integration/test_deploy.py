@@ -243,6 +243,7 @@ def test_an_ended_deploy_leaves_nothing_anywhere(
             cancel.set()
 
     wait = {"training_require_idle": True, "training_idle_timeout": 600}
+    before = ours_inside(lab)  # such as the supervisors of other tests' runs
     with lab.hold(201, gpu=1, mib=500):
         result = trainops.deploy(
             cwd=folder,
@@ -250,13 +251,18 @@ def test_an_ended_deploy_leaves_nothing_anywhere(
             extravars=wait,
             cancel=cancel,
             on_output=heard,
-            timeout=15 if how == "timeout" else 120,
+            timeout=60 if how == "timeout" else 180,
         )
     assert result.reason is (Reason.CANCELED if how == "cancel" else Reason.DEADLINE)
     assert "gpus     waiting 10 s of 600 s: 7 of 8 idle" in result.output
     assert list(private.iterdir()) == []
-    assert until(lambda: not ours(), 10), ours()
-    assert until(lambda: b"trainops" not in inside(lab, 200, "sh", "-c", "cat /proc/[0-9]*/cmdline"), 20)
+    assert until(lambda: not ours(), 60), ours()
+    assert until(lambda: ours_inside(lab) <= before, 60), ours_inside(lab) - before
+
+
+def ours_inside(lab: Lab) -> set[bytes]:
+    """The processes in container 200 whose command line names us, with their ids."""
+    return set(inside(lab, 200, "sh", "-c", "grep -l train[o]ps /proc/[0-9]*/cmdline || true").splitlines())
 
 
 def ours() -> set[str]:
