@@ -8,8 +8,9 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export LC_ALL := C.UTF-8
 
 # Three processes, a file of tests at a time, each with a lab of its own (tests/conftest.py): journeys wait more than
-# they compute. Sockets' paths in the folders of tests must stay below 108 bytes, so these have a short one.
-SIDE_BY_SIDE := -n 3 --dist loadfile
+# they compute. In the order of their names, since the longest come first so. Sockets' paths in the folders of tests
+# must stay below 108 bytes, so these have a short one.
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## list the targets
