@@ -25,8 +25,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import R
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_look import ask, check_numbers, seen
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.gpu_select import understood, without_gpus
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import limits_of
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import project_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import room, teller
 
 display = Display()
@@ -42,15 +41,7 @@ class ActionModule(NamedStep):
         if not no_gpu:
             understood(options["select"], options["count"])
         sorter = Kinds()
-        project = read_project(
-            options["project"],
-            options["exclude"],
-            os.getcwd(),
-            options["shared"],
-            options["name"] or "",
-            limits_of(options),
-            sorter,
-        )
+        project = project_of(options, os.getcwd(), wanted=sorter)
         kind = sorter.of(project.files)
         config, unread = config_problems(project.files, kind)
         params = {

@@ -20,8 +20,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.eject import ejec
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Answer, Request, exchange, no_answer
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Project, project_name, read_project
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import limits_of
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Project, project_name, project_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import Progress
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
     check_options,
@@ -96,15 +95,10 @@ class ActionModule(NamedStep):
 
 
 def _project(options: dict[str, Any], tell: Progress) -> Project:
-    project = read_project(
-        options["project"],
-        options["exclude"],
-        os.getcwd(),
-        options["shared"],
-        options["name"] or "",
-        limits_of(options),
-        reading=lambda done, total, more: tell({"done": done + more, "total": total, "what": "bytes read"}),
-    )
+    def reading(done: int, total: int, more: int) -> None:
+        tell({"done": done + more, "total": total, "what": "bytes read"})
+
+    project = project_of(options, os.getcwd(), reading=reading)
     for warning in project.warnings:
         display.warning(warning)
     return project

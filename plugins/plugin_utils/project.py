@@ -18,14 +18,14 @@ import os
 import posixpath
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import release_id, together
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError, SourceChanged
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import left_out_by_content
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import Limits
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import Limits, limits_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_walk import (
     Entry,
     Part,
@@ -38,7 +38,16 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_walk impo
 )
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text
 
-__all__ = ["Entry", "Measured", "Project", "measure_project", "project_name", "read_bytes", "read_project"]
+__all__ = [
+    "Entry",
+    "Measured",
+    "Project",
+    "measure_project",
+    "project_name",
+    "project_of",
+    "read_bytes",
+    "read_project",
+]
 
 _CHUNK = 256 * 1024
 _HEAD = 4096  # bytes that tell what a file is
@@ -116,6 +125,12 @@ def read_project(
     raise SourceChanged(
         f"{first} keeps changing while it is read: stop what writes it, or leave it out with training_exclude"
     )
+
+
+def project_of(options: Mapping[str, Any], cwd: str, **more: Any) -> Project:
+    """The project that a step's options name; ``more`` as for :func:`read_project`, which says what is raised."""
+    names = (options["project"], options["exclude"], cwd, options["shared"], options["name"] or "")
+    return read_project(*names, limits_of(options), **more)
 
 
 @dataclass(frozen=True)

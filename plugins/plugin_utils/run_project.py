@@ -14,8 +14,7 @@ from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.store import short_id
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import TrainopsError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import read_project
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_limits import limits_of
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import project_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text
 
 
@@ -35,15 +34,7 @@ class Comparison:
         options = self._options
         # A project that cannot be read, or is too large to be one, is for the next deploy to complain of.
         with contextlib.suppress(TrainopsError, OSError):
-            project = read_project(
-                options["project"],
-                options["exclude"],
-                self._cwd,
-                options["shared"],
-                options["name"] or "",
-                limits_of(options),
-            )
-            self._id = project.release_id
+            self._id = project_of(options, self._cwd).release_id
 
     def notes(self, live: str) -> list[str]:
         """What is to be said when the release ``live`` is started, once the project is read."""

@@ -73,7 +73,7 @@ def test_what_cannot_be_read_or_compared_is_no_matter_of_a_launch(desk: Path, ch
 
 def test_a_launch_that_is_refused_does_not_wait_for_the_project(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[object] = []
-    monkeypatch.setattr(run_project, "read_project", lambda *args: began.append(args))
+    monkeypatch.setattr(run_project, "project_of", lambda *args: began.append(args))
     comparison = Comparison(OPTIONS, os.fspath(desk))
     assert comparison._thread is not None
     assert comparison._thread.daemon
