@@ -103,19 +103,33 @@ class Link:
                 client, _address = self._listener.accept()
             except OSError:
                 return
-            try:
-                server = socket.create_connection(self._target, timeout=20)
-            except OSError:
-                client.close()
-                continue
-            server.settimeout(None)
-            relayed = _Relayed(client, server)
+            relayed = _Relayed(client, socket.socket())
             if self._refusing:
                 relayed.silent.set()
             with self._lock:
-                self._open.add(relayed)
+                self._open.add(relayed)  # before the server can know of it: no cut overlooks one that the server has
+            if not self._connect(relayed):
+                continue
             for way in ("node", "controller"):
                 threading.Thread(target=self._pump, args=(relayed, way), daemon=True).start()
+
+    def _connect(self, relayed: _Relayed) -> bool:
+        """Connect to the server; False when it is not to be reached, or the link was cut meanwhile."""
+        try:
+            relayed.server.settimeout(20)
+            relayed.server.connect(self._target)
+            relayed.server.settimeout(None)
+        except OSError:
+            relayed.over.set()
+        if relayed.over.is_set():
+            self._forget(relayed)
+            relayed.client.close()
+            relayed.server.close()
+        return not relayed.over.is_set()
+
+    def _forget(self, relayed: _Relayed) -> None:
+        with self._lock:
+            self._open.discard(relayed)
 
     def _pump(self, relayed: _Relayed, way: Way) -> None:
         """Relay one way until an end is closed or the link is cut."""
@@ -133,8 +147,7 @@ class Link:
             relayed.over.wait()  # an end that is closed is not heard of at the other one
             return
         _end(relayed, reset=False)
-        with self._lock:
-            self._open.discard(relayed)
+        self._forget(relayed)
 
     def _send(self, sink: socket.socket, data: bytes, way: Way) -> bytes:
         """Send what may go before the trap springs, and spring it when that is all; what is still to be sent."""

@@ -396,26 +396,25 @@ class Connection(SSHConnection):
             source = open(to_bytes(in_path, errors="surrogate_or_strict"), "rb")  # noqa: SIM115 - closed below
         except FileNotFoundError as error:
             raise AnsibleFileNotFound(f"file or module does not exist: {to_text(in_path)}") from error
-        with source, self._popen(self._cat(nonce, out_path, "cat > "), source) as process:
-            drain = Drain(_stream(process.stderr))
+        command = self._cat(nonce, out_path, "cat > ")
+        with source, self._popen(command, source) as process, Drain(_stream(process.stderr)) as drain:
             self._until_mark(_stream(process.stdout), nonce)
             if len(_stream(process.stdout).read(_MAX_NOISE)) == _MAX_NOISE:
                 raise self._endless("a file was written")
             process.wait()
-            stderr = drain.finish()
-        return self._transferred(process, stderr, nonce, f"write {to_text(out_path)}")
+        return self._transferred(process, drain.data, nonce, f"write {to_text(out_path)}")
 
     def fetch_file(self, in_path: str, out_path: str) -> Any:
         """Copy a file of the container to the controller."""
         nonce = secrets.token_hex(8)
         with self._popen(self._cat(nonce, in_path, "cat < "), subprocess.DEVNULL) as process:
-            drain, stdout = Drain(_stream(process.stderr)), _stream(process.stdout)
-            with open(to_bytes(out_path, errors="surrogate_or_strict"), "wb") as target:
-                self._until_mark(stdout, nonce)
-                shutil.copyfileobj(stdout, target, _CHUNK)
-            process.wait()
-            stderr = drain.finish()
-        return self._transferred(process, stderr, nonce, f"read {to_text(in_path)}")
+            stdout = _stream(process.stdout)
+            with Drain(_stream(process.stderr)) as drain:
+                with open(to_bytes(out_path, errors="surrogate_or_strict"), "wb") as target:
+                    self._until_mark(stdout, nonce)
+                    shutil.copyfileobj(stdout, target, _CHUNK)
+                process.wait()
+        return self._transferred(process, drain.data, nonce, f"read {to_text(in_path)}")
 
     def _until_mark(self, stdout: IO[bytes], nonce: str) -> None:
         """Read over what a login shell printed before the command's own output began."""

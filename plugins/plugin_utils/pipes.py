@@ -30,27 +30,41 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
         process.wait()
 
 
-class Drain(threading.Thread):
-    """Collects a stream beside other work, at most ``limit`` bytes of it.
+class Drain:
+    """Collects a stream beside the work of a ``with`` block, at most ``limit`` bytes of it.
 
     The background master that ssh starts with ControlPersist keeps the stream open after the client's end, so waiting
-    for its end of file would last as long as the master lives: :meth:`finish` takes what is there and stops.
+    for its end of file would last as long as the master lives: the end of the block takes what is there and stops.
+    However the block ends, nothing reads from the stream after it, so that it can be closed.
     """
 
     def __init__(self, stream: IO[bytes], limit: int = 1 << 20) -> None:
-        super().__init__(daemon=True)
         self._stream = stream
         self._limit = limit
         self._data = bytearray()
-        self._stop_reader, self._stop_writer = os.pipe()
-        os.set_blocking(stream.fileno(), False)
-        self.start()
 
-    def run(self) -> None:
+    def __enter__(self) -> Drain:
+        self._stop_reader, self._stop_writer = os.pipe()
+        os.set_blocking(self._stream.fileno(), False)
+        self._thread = threading.Thread(target=self._collect, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        os.close(self._stop_writer)
+        self._thread.join()
+        os.close(self._stop_reader)
+
+    @property
+    def data(self) -> bytes:
+        """What came so far: after the block, all that the ended process wrote."""
+        return bytes(self._data)
+
+    def _collect(self) -> None:
         handles = [self._stream.fileno(), self._stop_reader]
         while True:
             ready, _write, _error = select.select(handles, [], [])
-            if self._stream.fileno() in ready:
+            if handles[0] in ready:
                 if not self._take():
                     return
             elif self._stop_reader in ready:
@@ -64,10 +78,3 @@ class Drain(threading.Thread):
         room = self._limit - len(self._data)
         self._data += data[: max(room, 0)]
         return bool(data)
-
-    def finish(self) -> bytes:
-        """All that the ended process wrote."""
-        os.close(self._stop_writer)
-        self.join()
-        os.close(self._stop_reader)
-        return bytes(self._data)

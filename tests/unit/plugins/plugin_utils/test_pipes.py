@@ -6,25 +6,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+import threading
+from collections.abc import Iterator
+from typing import IO
 
+import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import Drain
 
 
-def test_all_is_there_though_another_process_keeps_the_stream_open() -> None:
+@contextlib.contextmanager
+def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     reader, writer = os.pipe()
-    with open(reader, "rb") as stream:
-        drain = Drain(stream)
-        subprocess.run(["/bin/sh", "-c", "printf '%0100000d' 7 >&2"], stderr=writer, check=True)
-        assert drain.finish() == b"0" * 99999 + b"7"
-    os.close(writer)
+    with open(reader, "rb") as stream, open(writer, "wb", buffering=0) as end:
+        yield stream, end
+
+
+def test_all_is_there_though_another_process_keeps_the_stream_open() -> None:
+    with pipe() as (stream, end):
+        with Drain(stream) as drain:
+            subprocess.run(["/bin/sh", "-c", "printf '%0100000d' 7 >&2"], stderr=end, check=True)
+        assert drain.data == b"0" * 99999 + b"7"
 
 
 def test_no_more_than_the_limit_is_kept() -> None:
-    reader, writer = os.pipe()
-    with open(reader, "rb") as stream:
-        drain = Drain(stream, limit=10)
-        os.write(writer, b"x" * 1000)
-        os.close(writer)
-        assert drain.finish() == b"x" * 10
+    with pipe() as (stream, end):
+        with Drain(stream, limit=10) as drain:
+            end.write(b"x" * 1000)
+        assert drain.data == b"x" * 10
+
+
+def test_nothing_reads_on_and_nothing_stays_open_when_the_work_fails() -> None:
+    with pipe() as (stream, end):
+        before, threads = sorted(os.listdir("/proc/self/fd")), threading.active_count()
+        with pytest.raises(ValueError, match="of the work"), Drain(stream) as drain:
+            end.write(b"said")
+            raise ValueError("of the work")
+        assert drain.data == b"said"
+        assert (sorted(os.listdir("/proc/self/fd")), threading.active_count()) == (before, threads)
