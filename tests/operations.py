@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import sources
 
 
-def add_operations(monkeypatch: pytest.MonkeyPatch, sources: Mapping[str, str]) -> None:
-    """Let every exchange carry these modules (name to source) too, until the test ends."""
-    boot, _packed = exchange._worker()
-    more = {f"trainops_worker.{name}": text for name, text in sources.items()}
-    packed = exchange.pack({**exchange.worker_sources(), **more})
-    monkeypatch.setattr(exchange, "_worker", lambda: (boot, packed))
+def add_operations(monkeypatch: pytest.MonkeyPatch, operations: Mapping[str, str]) -> None:
+    """Let exchanges carry these modules (name to source) too where they need them, until the test ends."""
+    known = {**sources.worker_sources(), **operations}
+    monkeypatch.setattr(sources, "worker_sources", lambda: known)

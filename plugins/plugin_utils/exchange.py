@@ -12,15 +12,12 @@ own exit status plays no part: only a result frame is a success.
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.resources
 import json
 import random
 import secrets
 import signal
 import subprocess
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -34,6 +31,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.hops import Failu
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import ENDLESS, NO_SIGN, Progress, Reader
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.sender import Sender
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.sources import boot_source, packed_sources
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import visible
 
 _MAX_DETAILS = 256 * 1024
@@ -181,37 +179,13 @@ class _Local:
             yield _LocalSession(process)
 
 
-def worker_sources() -> dict[str, str]:
-    """The worker's modules as ``{name: source}``; ``boot`` is the one that brings the others."""
-    sources = {}
-    for entry in importlib.resources.files(f"{__package__}._worker").iterdir():
-        name = entry.name.removesuffix(".py")
-        if name != entry.name:
-            sources["trainops_worker" if name == "__init__" else f"trainops_worker.{name}"] = entry.read_text("utf-8")
-    return sources
-
-
-def pack(sources: dict[str, str]) -> bytes:
-    """The worker's modules as they travel: a length line and compressed JSON."""
-    packed = zlib.compress(json.dumps(sources).encode("utf-8"))
-    return b"%d\n" % len(packed) + packed
-
-
-@functools.cache
-def _worker() -> tuple[str, bytes]:
-    """The boot source and the packed sources of the whole worker."""
-    sources = worker_sources()
-    return sources.pop("trainops_worker.boot"), pack(sources)
-
-
 def _drive(
     reader: Reader, sender: Sender, request: Request, answer: Answer, view: Callable[[], str | None]
 ) -> dict[str, Any] | None:
     """Send the request and answer frames until the result; None when the conversation broke off."""
-    _boot, packed = _worker()
     body = {"operation": request.operation, "params": request.params, "quiet": request.quiet}
     try:
-        sender.send(Frame("request", body), before=packed)
+        sender.send(Frame("request", body), before=packed_sources(request.operation))
         while True:
             frame = reader.frames.get()
             if frame is None:
@@ -259,8 +233,7 @@ def _answers(answer: Answer, frame: dict[str, Any]) -> Iterator[Frame]:
 
 def _converse(way: Connection, request: Request, answer: Answer, progress: Progress | None) -> Reply:
     nonce = secrets.token_hex(8)
-    boot, _packed = _worker()
-    argv = [request.python, "-B", "-c", boot, inner(nonce), f"{request.timeout:g}"]
+    argv = [request.python, "-B", "-c", boot_source(), inner(nonce), f"{request.timeout:g}"]
     with way.open_session(argv, nonce, request.view) as session:
         sender = Sender(session.process)
         rest = request.view.deadline + _VIEW_SECONDS if request.view else 0.0

@@ -118,11 +118,10 @@ def test_the_worker_in_the_container_ends_with_a_killed_controller(tmp_path: Pat
 from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader()
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import sources
 from tests.integration.connections import connect
-from tests.operations import add_operations
-boot, _packed = module._worker()
-packed = module.pack({{**module.worker_sources(), "trainops_worker.wait": {OPERATIONS["wait"]!r}}})
-module._worker = lambda: (boot, packed)
+known = {{**sources.worker_sources(), "wait": {OPERATIONS["wait"]!r}}}
+sources.worker_sources = lambda: known
 def answer(frame):
     print(frame["pid"], flush=True)
     return []

@@ -26,6 +26,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import ConnectionLost, Frame, Request, exchange
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.sources import boot_source, packed_sources
 
 from tests.operations import add_operations
 from tests.unit.interpreters import interpreters
@@ -214,7 +215,7 @@ def test_a_worker_that_hears_nothing_leaves(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_worker_whose_sources_stop_coming_leaves(python: str) -> None:
-    boot, packed = module._worker()
+    boot, packed = boot_source(), packed_sources("check")
     quick = boot.replace(f"BOOT_SECONDS = {BOOT_SECONDS}", "BOOT_SECONDS = 1")
     assert quick != boot
     with subprocess.Popen([python, "-c", quick, "word", "600"], stdin=subprocess.PIPE) as worker:
@@ -237,10 +238,9 @@ def test_signs_of_life_keep_a_busy_worker_and_are_no_answers(python: str, monkey
 CONTROLLER = """
 import os, types, sys
 from ansible_collections.trainops.proxmox.plugins.plugin_utils import exchange as module
-from ansible_collections.trainops.proxmox.plugins.plugin_utils import hops, reader
-boot, _packed = module._worker()
-packed = module.pack({{**module.worker_sources(), "trainops_worker.pid": {operation!r}}})
-module._worker = lambda: (boot, packed)
+from ansible_collections.trainops.proxmox.plugins.plugin_utils import hops, reader, sources
+known = {{**sources.worker_sources(), "pid": {operation!r}}}
+sources.worker_sources = lambda: known
 def answer(frame):
     print(frame["pid"], flush=True)
     return []
