@@ -366,14 +366,32 @@ def _project(name: str, walk: Walk, contents: dict[tuple[str, Signature], _Conte
         why = "".join(f" ({len(ignored)} left out, e.g. {path_text(path)}: {why})" for path, why in ignored[:1])
         raise OptionError(f"option project: there is no file to release{why}: correct it or option exclude")
     trees = [one.tree for one in walk.taken]
+    files.sort(key=lambda entry: entry.path)
     return Project(
         name=name,
-        files=sorted(files, key=lambda entry: entry.path),
+        files=files,
         ignored=sorted(ignored),
         commit=next((tree.commit for tree in trees if tree.commit), None),
         dirty=any(_is_dirty(one, out) for one in walk.taken) if any(tree.commit for tree in trees) else None,
-        warnings=[tree.warning for tree in trees if tree.warning],
+        warnings=[*(tree.warning for tree in trees if tree.warning), *_links_to_nothing(files, walk.paths, ignored)],
     )
+
+
+def _links_to_nothing(
+    files: Sequence[Entry], paths: Mapping[str, str], ignored: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    """A sentence on each link that ships although what it leads to is left out; shared names are in the container."""
+    reasons = {path: why for path, why in ignored if why != "shared"}
+    for entry in files if reasons else ():
+        if entry.type == "link":
+            path = paths[entry.path]
+            aim = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.target or ""))
+            for gone in (aim, *parents(aim)):
+                if gone in reasons:
+                    yield (
+                        f"{path_text(entry.source)} will lead nowhere in the container: it is a link to "
+                        f"{path_text(gone)}, which is left out ({reasons[gone]})"
+                    )
 
 
 def _is_dirty(one: Taken, out: set[str]) -> bool:

@@ -80,14 +80,20 @@ def _fill(channel: Channel, store: Store, tree: Tree, plan: Plan) -> int:
 def _copy_known(channel: Channel, store: Store, tree: Tree, plan: Plan, files: dict[str, dict[str, Any]]) -> list[str]:
     """Copy the files whose content is here; what is no longer what it was when we looked is lacking, too."""
     sources, lacking = plan.seen.sources(), []
+    proven, total = 0, sum(entry["size"] for entry in files.values() if entry["sha256"] in sources)
+
+    def prove(size: int) -> None:
+        nonlocal proven
+        proven += size
+        channel.progress(min(proven, total), total, "bytes copied from the live release")  # one may have grown
+
     live = store.open_tree(plan.seen.live)
     try:
-        for done, (path, entry) in enumerate(files.items()):
+        for path, entry in files.items():
             in_release, origin = sources.get(entry["sha256"], (False, ""))
             fill = copier(live if in_release else store.root_fd, origin)
-            if not origin or not tree.add_file(path, entry, fill):
+            if not origin or not tree.add_file(path, entry, fill, prove):
                 lacking.append(path)
-            channel.progress(done, len(files), "files copied from the live release")
     finally:
         if live >= 0:
             os.close(live)
@@ -96,18 +102,23 @@ def _copy_known(channel: Channel, store: Store, tree: Tree, plan: Plan, files: d
 
 def _receive(channel: Channel, tree: Tree, plan: Plan, paths: list[str]) -> int:
     channel.send("need", {"base": plan.seen.live, "files": paths})
-    received, total = 0, sum(plan.wanted[path]["size"] for path in paths)
+    received, proven, total = 0, 0, sum(plan.wanted[path]["size"] for path in paths)
 
     def count(size: int) -> None:
         nonlocal received
         received += size
         channel.progress(received, total, "bytes received")
 
+    def prove(size: int) -> None:
+        nonlocal proven
+        proven += size
+        channel.progress(proven, total, "bytes proven")
+
     for path in paths:
         frame = channel.receive("file")
         if frame["path"] != path:
             raise WorkerError("protocol", f"expected {path}, got {frame['path']}")
-        if not tree.add_file(path, plan.wanted[path], writer(channel.read_blob(), count)):
+        if not tree.add_file(path, plan.wanted[path], writer(channel.read_blob(), count), prove):
             raise _damaged(path)
     channel.receive("end")
     return received

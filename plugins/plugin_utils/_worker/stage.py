@@ -16,7 +16,7 @@ import stat
 
 from .many import each
 from .scratch import Scratch
-from .store import content_mtime, digest, shared_target, signature, write_all
+from .store import content_mtime, digest, shared_target, signature, unheard, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,15 +56,17 @@ class Tree:
         os.symlink(shared_target(path), path, dir_fd=self.fd)
         self.files[path] = entry
 
-    def add_file(self, path: str, entry: dict[str, Any], fill: Callable[[int], None]) -> bool:
-        """Write a file by ``fill(descriptor)`` and read it back.
+    def add_file(
+        self, path: str, entry: dict[str, Any], fill: Callable[[int], None], proven: Callable[[int], None] = unheard
+    ) -> bool:
+        """Write a file by ``fill(descriptor)`` and read it back; ``proven`` gets the bytes of each piece of that.
 
         False, and no file, when what was read back has not the entry's size and sha256.
         """
         fd = os.open(path, _NEW, entry["mode"] & 0o777, dir_fd=self.fd)  # nobody else looks into the scratch folder
         try:
             fill(fd)
-            if digest(fd) != (entry["size"], entry["sha256"]):
+            if digest(fd, proven) != (entry["size"], entry["sha256"]):
                 os.unlink(path, dir_fd=self.fd)
                 return False
             self.finish(fd, path, entry)

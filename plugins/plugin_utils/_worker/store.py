@@ -317,8 +317,12 @@ def write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def digest(fd: int) -> tuple[int, str]:
-    """Size and sha256 of an open file, read from its beginning."""
+def unheard(_count: int) -> None:
+    """Nobody wants to know how far it is."""
+
+
+def digest(fd: int, seen: Callable[[int], None] = unheard) -> tuple[int, str]:
+    """Size and sha256 of an open file, read from its beginning; ``seen`` gets the bytes of each piece."""
     import hashlib
 
     whole, offset = hashlib.sha256(), 0
@@ -326,6 +330,7 @@ def digest(fd: int) -> tuple[int, str]:
         data = os.pread(fd, _PIECE, offset)
         whole.update(data)
         offset += len(data)
+        seen(len(data))
         if len(data) < _PIECE:  # the end of a regular file, and nothing else gives less
             return offset, whole.hexdigest()
 

@@ -173,6 +173,23 @@ def test_links_inside_are_kept(tmp_path: Path) -> None:
     assert targets == {"latest": "deep/b.py", "deep/up": "../a.py"}
 
 
+def test_links_to_what_is_left_out_are_told_but_not_those_to_shared_names(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a.py": "1", "p/deep/b.py": "2", "p/old/x/c.pt": "3", "p/.env": "4", "p/out/d": "5"})
+    for link, target in {
+        "model": "old/x/c.pt",
+        "deep/all": "../old/x",
+        "keys": ".env",
+        "here": "a.py",
+        "results": "out/d",
+    }.items():
+        (tmp_path / "p" / link).symlink_to(target)
+    found = read(["p"], tmp_path, exclude=["old"], shared=["out"])
+    told = [f"{tmp_path}/p/{link} will lead nowhere in the container" for link in ("deep/all", "keys", "model")]
+    assert [warning.partition(":")[0] for warning in found.warnings] == told
+    assert "a link to old, which is left out (excluded by old)" in found.warnings[0]
+    assert read([{"src": "p", "dest": "lib"}], tmp_path, exclude=["old"], shared=["out"]).warnings == found.warnings
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [(0o644, 0o644), (0o664, 0o644), (0o600, 0o600), (0o755, 0o755), (0o775, 0o755), (0o700, 0o700), (0o4711, 0o755)],

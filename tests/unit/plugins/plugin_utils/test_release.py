@@ -208,5 +208,5 @@ def test_progress() -> None:
     assert progress_text({"done": 5 * 10**7, "total": 3 * 10**8, "what": "bytes received"}, 10.2) == (
         "50 MB of 300 MB received after 10 s"
     )
-    copied = {"done": 3, "total": 500, "what": "files copied from the live release"}
-    assert progress_text(copied, 20) == "3 of 500 files copied from the live release after 20 s"
+    copied = {"done": 3, "total": 500, "what": "files compared"}
+    assert progress_text(copied, 20) == "3 of 500 files compared after 20 s"
