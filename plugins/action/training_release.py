@@ -9,30 +9,23 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import time
-from collections.abc import Iterable
 from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import refuse_unchecked
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.compare import compared
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.eject import ejected
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Answer, Request, exchange, no_answer
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Project, project_name, project_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import Progress
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
     check_options,
-    progress_text,
     released,
     rolled_back,
     sender,
 )
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import waiting
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import teller
 
 display = Display()
-_EVERY_SECONDS = 10.0
 
 
 class ActionModule(NamedStep):
@@ -48,16 +41,20 @@ class ActionModule(NamedStep):
             "adopt_folders": options["adopt_folders"],
             "patience": options["wait"],
         }
+        tell = teller(display.display, task_vars, "release")
         if options["state"] == "rolled_back":
-            return self._roll_back(options, common, task_vars)
+            done = self._ask("rollback", {**common, "name": _name(options), "to": options["to"]}, options, tell)
+            return rolled_back(done, common["check_mode"])
         if options["state"] == "ejected":
-            return self._eject(options, common, task_vars)
-        if options["state"] == "compared":
-            return self._compare(options, common, task_vars)
-        return self._release(options, common, task_vars)
+            from ansible_collections.trainops.proxmox.plugins.plugin_utils.eject import ejected  # rarely needed
 
-    def _release(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        tell = _teller(task_vars)
+            done = self._ask("eject", {**common, "name": _name(options)}, options, tell)
+            return ejected(done, common["check_mode"], common["want_diff"])
+        if options["state"] == "compared":
+            return self._compare(options, common, tell, str(task_vars.get("inventory_hostname", "")))
+        return self._release(options, common, tell)
+
+    def _release(self, options: dict[str, Any], common: dict[str, Any], tell: Progress) -> dict[str, Any]:
         project = _project(options, tell)
         refuse_unchecked(project.files, options["checked"])
         params = {
@@ -67,28 +64,25 @@ class ActionModule(NamedStep):
             "source": {"commit": project.commit, "dirty": project.dirty},
             "checked": {key: value for key, value in (options["checked"] or {}).items() if key != "sources"} or None,
         }
-        done = self._ask("release", {**common, **params}, options, sender(project.files), tell)
+        done = self._ask("release", {**common, **params}, options, tell, sender(project.files))
         return released(project, done, common["check_mode"])
 
-    def _roll_back(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        asked = {**common, "name": _name(options), "to": options["to"]}
-        done = self._ask("rollback", asked, options, no_answer, _teller(task_vars))
-        return rolled_back(done, common["check_mode"])
+    def _compare(self, options: dict[str, Any], common: dict[str, Any], tell: Progress, host: str) -> dict[str, Any]:
+        from ansible_collections.trainops.proxmox.plugins.plugin_utils.compare import compared  # rarely needed
 
-    def _eject(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        done = self._ask("eject", {**common, "name": _name(options)}, options, no_answer, _teller(task_vars))
-        return ejected(done, common["check_mode"], common["want_diff"])
-
-    def _compare(self, options: dict[str, Any], common: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        tell = _teller(task_vars)
         project = _project(options, tell) if options["project"] else None
         name = project.name if project else options["name"]
         asked = {**common, "name": name, "manifest": project and {"files": project.rows}}
-        done = self._ask("compare", asked, options, no_answer, tell)
-        return compared(project, done, common["want_diff"], str(task_vars.get("inventory_hostname", "")))
+        done = self._ask("compare", asked, options, tell)
+        return compared(project, done, common["want_diff"], host)
 
     def _ask(
-        self, operation: str, params: dict[str, Any], options: dict[str, Any], answer: Answer, tell: Progress
+        self,
+        operation: str,
+        params: dict[str, Any],
+        options: dict[str, Any],
+        tell: Progress,
+        answer: Answer = no_answer,
     ) -> dict[str, Any]:
         request = Request(operation, params, options["python"], options["timeout"])
         return exchange(self._connection, request, answer, tell).result
@@ -107,22 +101,3 @@ def _project(options: dict[str, Any], tell: Progress) -> Project:
 def _name(options: dict[str, Any]) -> str | None:
     """The project's name where nothing of the project itself is needed; None means the only one there."""
     return options["name"] or (project_name(options["project"], os.getcwd()) if options["project"] else None)
-
-
-def _teller(task_vars: dict[str, Any]) -> Progress:
-    """Prints how far a long release is, a line every ten seconds."""
-    host = str(task_vars.get("inventory_hostname", ""))
-    hosts: Iterable[str] = task_vars.get("ansible_play_hosts_all") or [host]
-    width, begun = max(map(len, hosts)), time.monotonic()
-    told = begun
-
-    def tell(frame: dict[str, Any]) -> None:
-        nonlocal told
-        now = time.monotonic()
-        if text := waiting(frame):
-            display.display(step_line(host, width, "release", text))
-        elif now - told >= _EVERY_SECONDS:
-            told = now
-            display.display(step_line(host, width, "release", progress_text(frame, now - begun)))
-
-    return tell

@@ -168,8 +168,8 @@ def _refused(vmid: int, login: Login, why: _Known, said: str) -> Failure:
         fix = f"have an admin of the node add 'Defaults:{login.user or 'USER'} !requiretty' to its sudoers"
     else:
         fix = (
-            "log in as root, or have an admin of the node allow this user trainops-enter for that container "
-            "(docs/logins.md)"
+            "log in as root, or have an admin of the node install trainops-enter and allow this user that container "
+            "with it (docs/logins.md)"
         )
     text = f"on node {login}: the login may not enter container {vmid}, {why.sentence}: {fix}. It said: {said}"
     return Failure(why.code, text)

@@ -226,14 +226,6 @@ def text_of(entry: Entry) -> str | None:
         return None
 
 
-def progress_text(frame: Mapping[str, Any], seconds: float) -> str:
-    """How far a long release is, for a line every now and then."""
-    done, total, what = int(frame["done"]), int(frame["total"]), str(frame["what"])
-    is_bytes = what.startswith("bytes ")
-    amount = f"{size(done)} of {size(total)} {what.removeprefix('bytes ')}" if is_bytes else f"{done} of {total} {what}"
-    return f"{amount} after {seconds:.0f} s"
-
-
 def labels(paths: Sequence[str], most: int = 5) -> str:
     """Some paths for a sentence."""
     return ", ".join(paths[:most]) + (f" and {len(paths) - most} more" if len(paths) > most else "")

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.runs import is_run_id
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import step_line
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.run_files import is_run_id
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.lines import size, step_line
 
 EVERY_SECONDS = 10.0
 COLUMNS = 80  # of a line that wraps nowhere
@@ -39,6 +39,14 @@ def asked(frame: Mapping[str, Any]) -> str:
     return f"{run} was asked to stop, it has {frame['total']:.0f} s for that" if is_run_id(run) else ""
 
 
+def progress_text(frame: Mapping[str, Any], seconds: float) -> str:
+    """How far a step is: a progress frame {done, total, what}, where bytes are told as people read them."""
+    done, total, what = int(frame["done"]), int(frame["total"]), str(frame["what"])
+    is_bytes = what.startswith("bytes ")
+    amount = f"{size(done)} of {size(total)} {what.removeprefix('bytes ')}" if is_bytes else f"{done} of {total} {what}"
+    return f"{amount} after {seconds:.0f} s"
+
+
 def teller(
     show: Callable[[str], None],
     task_vars: Mapping[str, Any],
@@ -57,7 +65,6 @@ def teller(
             show(step_line(host, width, step, text))
         elif now - told >= EVERY_SECONDS:
             told = now
-            text = f"{frame['done']} of {frame['total']} {frame['what']} after {now - begun:.0f} s"
-            show(step_line(host, width, step, text))
+            show(step_line(host, width, step, progress_text(frame, now - begun)))
 
     return tell

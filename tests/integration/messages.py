@@ -84,7 +84,8 @@ def _but(*names: str) -> tuple[str, ...]:
 
 
 _ENTER = (
-    "log in as root, or have an admin of the node allow this user trainops-enter for that container (docs/logins.md)"
+    "log in as root, or have an admin of the node install trainops-enter and allow this user that container "
+    "with it (docs/logins.md)"
 )
 _FORM = "[USER@]ADDRESS[:PORT]/VMID[:/ROOT], as in root@10.1.2.6/200:/root"
 MISTAKES = (

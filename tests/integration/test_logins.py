@@ -89,7 +89,10 @@ def login(user: str, host: str = "ct200", **variables: Any) -> Any:
     return connect(host, ansible_user=user, proxmox_ssh_args="-o ControlMaster=no", **variables)
 
 
-HELP = "log in as root, or have an admin of the node allow this user trainops-enter for that container (docs/logins.md)"
+HELP = (
+    "log in as root, or have an admin of the node install trainops-enter and allow this user that container "
+    "with it (docs/logins.md)"
+)
 REFUSED = [
     ("limited", {}, f"container 200, sudo there does not allow it without a password: {HELP}"),
     ("asked", {}, f"container 200, sudo there does not allow it without a password: {HELP}"),

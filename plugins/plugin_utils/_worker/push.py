@@ -117,7 +117,7 @@ class _Run:
 
     def seen(self, count: int) -> None:
         self.received += count
-        self.channel.progress(self.received, self.total, "bytes")
+        self.channel.progress(self.received, self.total, "bytes received")
 
     def fail(self, error: WorkerError) -> WorkerError:
         """The error with what was done before it."""

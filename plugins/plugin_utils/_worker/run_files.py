@@ -2,15 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files of runs, put in place whole; one that could not be leaves nothing."""
+"""Names of runs, and their files, put in place whole; one that could not be leaves nothing."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import re
 
 from .store import write_all
+
+_ID = re.compile(r"r[1-9][0-9]*")
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a text can be the id of a run, as in r12."""
+    return _ID.fullmatch(text) is not None
 
 
 def write_whole(folder: int, name: str, data: bytes) -> None:

@@ -24,11 +24,11 @@ PID with its start time and the container's boot. Neither is ever concluded from
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 
 from .channel import WorkerError
+from .run_files import is_run_id
 from .store import HOME, Store, check_name, guarded, live_id, lstat, open_folder, open_root, open_store, releases
 from .supervise import EXIT, LOCK, LOG, RECORD, STARTED, STOPPED, boot, is_locked, read_record, start_of
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 RUNS, LAST, KEY = "runs", "last", "key"
 ALIVE = ("starting", "running")
-_ID = re.compile(r"r[1-9][0-9]*")
 _TAIL_BYTES = 64 << 10
 # What is said of a run whose record is gone.
 _UNKNOWN: dict[str, Any] = {
@@ -176,11 +175,6 @@ def run_ids(store: Store) -> list[str]:
         return sorted((name for name in os.listdir(runs_fd) if is_run_id(name)), key=number_of)
     finally:
         os.close(runs_fd)
-
-
-def is_run_id(text: str) -> bool:
-    """Whether a text can be the id of a run, as in r12."""
-    return _ID.fullmatch(text) is not None
 
 
 def number_of(run: str) -> int:

@@ -16,7 +16,6 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import re
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
     check_options,
     message,
-    progress_text,
     released,
     rolled_back,
     sender,
@@ -202,11 +201,3 @@ def test_options_that_make_no_sense(options: dict[str, Any], words: str) -> None
 )
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
-
-
-def test_progress() -> None:
-    assert progress_text({"done": 5 * 10**7, "total": 3 * 10**8, "what": "bytes received"}, 10.2) == (
-        "50 MB of 300 MB received after 10 s"
-    )
-    copied = {"done": 3, "total": 500, "what": "files compared"}
-    assert progress_text(copied, 20) == "3 of 500 files compared after 20 s"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import indent, room, teller
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import indent, progress_text, room, teller
 
 
 def test_a_line_every_ten_seconds() -> None:
@@ -57,3 +57,11 @@ def test_without_a_play() -> None:
 def test_the_room_of_a_text(variables: dict[str, Any], line: str) -> None:
     assert room(variables, "check") == 80 - len(line)
     assert indent(variables) == line.index("check")
+
+
+def test_progress() -> None:
+    assert progress_text({"done": 5 * 10**7, "total": 3 * 10**8, "what": "bytes received"}, 10.2) == (
+        "50 MB of 300 MB received after 10 s"
+    )
+    copied = {"done": 3, "total": 500, "what": "files compared"}
+    assert progress_text(copied, 20) == "3 of 500 files compared after 20 s"
