@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 from . import spec
 from .instance import Instance
 from .system import check, write
@@ -15,12 +18,18 @@ def ensure(lab: Instance) -> None:
     lab.keys.mkdir(parents=True, exist_ok=True)
     lab.keys.chmod(0o700)
     for name in ("id_ed25519", *(f"host_{node.name}" for node in spec.NODES)):
-        path = lab.keys / name
-        if not path.exists() or not path.with_suffix(".pub").exists():
-            path.unlink(missing_ok=True)
-            comment = f"trainops-lab {lab.name}"
-            check(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)])
+        if not all((lab.keys / one).exists() for one in (name, f"{name}.pub")):
+            _make(lab, name)
     write(lab.keys / "known_hosts", "".join(_known_host(lab, node.name) for node in spec.NODES), 0o600)
+
+
+def _make(lab: Instance, name: str) -> None:
+    """Make a pair aside, since ssh-keygen may be ended while it writes either file, and put it in place whole."""
+    with tempfile.TemporaryDirectory(dir=lab.keys) as folder:
+        comment = f"trainops-lab {lab.name}"
+        check(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", f"{folder}/{name}"])
+        for one in (name, f"{name}.pub"):
+            Path(folder, one).replace(lab.keys / one)
 
 
 def _known_host(lab: Instance, node: str) -> str:
