@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from .history import settled
+from .running import releases_run
 from .runs import releases_in_use
 from .scratch import RETIRED, Scratch, retire, standing
 from .store import ADOPTED, Store, lstat
@@ -32,12 +33,19 @@ def surplus(ids: list[str], records: list[dict[str, Any]], live: str, keep: int,
     return [release for release in ids if release not in stays and not release.startswith(ADOPTED)]
 
 
+def _unused(store: Store, ids: list[str], records: list[dict[str, Any]], live: str, keep: int) -> list[str]:
+    """The same, without what any process in the container was started from."""
+    gone = surplus(ids, records, live, keep, releases_in_use(store))
+    used = releases_run(store) if gone else set[str]()
+    return [release for release in gone if release not in used]
+
+
 def to_prune(store: Store, release: str, adopted: str | None, keep: int) -> list[str]:
     """What a deploy of ``release`` will remove when it has kept what was there as ``adopted``."""
     ids = {*standing(store), release, *([adopted] if adopted else [])} if store.exists() else set[str]()
     records, _number = settled(store)
     kept = [{"release": adopted}] if adopted and adopted not in {one["release"] for one in records} else []
-    return surplus(sorted(ids), [*records, *kept, {"release": release}], release, keep, releases_in_use(store))
+    return _unused(store, sorted(ids), [*records, *kept, {"release": release}], release, keep)
 
 
 def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -> list[str]:
@@ -47,14 +55,14 @@ def to_prune_first(store: Store, release: str, adopted: str | None, keep: int) -
     """
     records, _number = settled(store)
     live = records[-1]["release"] if records else release
-    before = surplus(standing(store), records, live, 2, releases_in_use(store)) if store.exists() else []
+    before = _unused(store, standing(store), records, live, 2) if store.exists() else []
     return [one for one in to_prune(store, release, adopted, keep) if one in before]
 
 
 def prune(scratch: Scratch, live: str, keep: int) -> tuple[list[str], list[str]]:
     """Remove surplus releases. Returns their ids, and where files are now that were in them and that nobody listed."""
     store = scratch.store
-    gone = surplus(standing(store), settled(store)[0], live, keep, releases_in_use(store))
+    gone = _unused(store, standing(store), settled(store)[0], live, keep)
     if gone and lstat(scratch.fd, RETIRED) is None:
         os.mkdir(RETIRED, 0o700, dir_fd=scratch.fd)
     for release in gone:

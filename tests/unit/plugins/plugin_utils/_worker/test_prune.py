@@ -10,6 +10,8 @@ import contextlib
 import fcntl
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,38 @@ def test_what_a_run_uses_stays_for_as_long_as_it_does(
         assert home(tmp_path, "releases", used).exists() is stays
     (run / supervise.STARTED).unlink(missing_ok=True)
     deploy(tmp_path, {"train.py": "5\n"}, keep=2)
+    assert not home(tmp_path, "releases", used).exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "environment"),
+    [
+        ([sys.executable, "{release}/train.py"], {}),
+        ([sys.executable, "train.py"], {}),
+        (["sleep", "600"], {"PYTHONPATH": "/usr/lib:{release}:/srv"}),
+    ],
+    ids=["by hand, from the release", "by hand, in its folder", "left by a run that is lost"],
+)
+def test_what_a_process_without_a_run_was_started_from_stays_too(
+    tmp_path: Path, argv: list[str], environment: dict[str, str]
+) -> None:
+    deploy(tmp_path, {"train.py": "import time\n\nprint('there', flush=True)\ntime.sleep(600)\n"})
+    used = str(live(tmp_path))
+    names = {"release": str(home(tmp_path, "releases", used))}
+    argv = [word.format(**names) for word in argv]
+    environment = {name: value.format(**names) for name, value in environment.items()}
+    with subprocess.Popen(argv, env=environment, cwd=home(tmp_path, "current"), stdout=subprocess.PIPE) as process:
+        try:
+            if process.stdout and argv[0] == sys.executable:
+                assert process.stdout.readline() == b"there\n"
+            for number in range(1, 4):
+                files = {"train.py": f"{number}\n"}
+                predicted = deploy(tmp_path, files, keep=2, check_mode=True)["pruned"]
+                assert predicted == deploy(tmp_path, files, keep=2)["pruned"]
+            assert home(tmp_path, "releases", used).exists()
+        finally:
+            process.kill()
+    deploy(tmp_path, {"train.py": "4\n"}, keep=2)
     assert not home(tmp_path, "releases", used).exists()
 
 
