@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import R
 
 from lab.api import Container, Lab, Node, open_lab
 from tests.integration.connections import connect, inventory
+from tests.integration.cuts import begun_release, descendants, wait_for, workers
 from tests.integration.inside import inside, shell
 from tests.integration.runs import TRAIN, Place
 from tests.integration.steps import run_step
@@ -295,6 +298,22 @@ ATTEMPTS = [
     f"/bin/sh {HELPER} 200 state",
     f"/bin/sh -c '{TOUCH}' trainops-enter 200 run true",
 ]
+
+
+@pytest.mark.parametrize("user", ["one", "ops"])
+def test_the_worker_of_a_killed_controller_ends_behind_sudo_too(lab: Lab, tmp_path: Path, root: str, user: str) -> None:
+    running = begun_release(tmp_path, root, ansible_user=user)
+    for pid in descendants(running.pid):
+        os.kill(pid, signal.SIGKILL)
+    running.communicate(timeout=120)
+    wait_for(lambda: not workers(200))
+    play_vars = {"ansible_user": user}
+    options = {"project": "project", "root": root, "name": "demo", "wait": 0}
+    done = run_step(tmp_path, "trainops.proxmox.training_release", options, inventory(), "ct200", vars=play_vars)[
+        "ct200"
+    ]
+    assert done.get("changed"), done
+    assert shell(200, 'ls -A "$1"/.trainops/demo/releases', root).count(".stage-") == 0
 
 
 @pytest.fixture

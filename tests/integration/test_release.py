@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import yaml
 
 from lab.api import open_lab
 from tests.integration.connections import inventory
+from tests.integration.cuts import begun_release, descendants, wait_for, workers
 from tests.integration.inside import folder_in, inside, shell
 from tests.integration.steps import run_step
 from tests.unit.releasing import Files, write
@@ -217,32 +217,11 @@ def test_a_release_costs_one_session_for_any_number_of_files(tmp_path: Path, roo
     assert len(texts(200, root)) == count
 
 
-def busy(vmid: int) -> list[str]:
-    """The command lines of workers in a container."""
-    return [line for line in inside(vmid, "ps", "-eo", "args").splitlines() if "trainops_worker" in line]
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.05)
-    return found
-
-
 @pytest.mark.parametrize("victim", ["controller", "ssh", "worker"])
 def test_a_cut_leaves_what_was_live_and_no_lock(tmp_path: Path, root: str, victim: str) -> None:
     write(tmp_path / "project", FIRST)
     first = release(tmp_path, root)["ct200"]
-    write(tmp_path / "project", {"model.py": "V = 2\n", "weights.bin": os.urandom(1 << 20) * 300})
-    playbook = tmp_path / "cut.yml"
-    task = {"trainops.proxmox.training_release": {"project": "project", "root": root, "name": "demo"}}
-    playbook.write_text(yaml.safe_dump([{"hosts": "ct200", "gather_facts": False, "tasks": [task]}]))
-    command = [str(part) for part in (BIN / "ansible-playbook", "-i", inventory(), playbook)]
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    running = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
-    staged = 'ls "$1"/.trainops/demo/releases/.stage-*/tree/weights.bin 2>/dev/null || true'
-    wait_for(lambda: shell(200, staged, root))
+    running = begun_release(tmp_path, root)
     if victim in ("controller", "ssh"):
         family = descendants(running.pid)
         for pid in family if victim == "controller" else [pid for pid in family if family[pid] == "ssh"]:
@@ -252,24 +231,13 @@ def test_a_cut_leaves_what_was_live_and_no_lock(tmp_path: Path, root: str, victi
     said = running.communicate(timeout=120)[0].decode()
     if victim != "controller":
         assert running.returncode == 4, said  # unreachable: it never says that a release is live
-    wait_for(lambda: not busy(200))
+    wait_for(lambda: not workers(200))
     assert texts(200, root) == FIRST
     assert shell(200, 'readlink "$1"/.trainops/demo/current', root).strip() == f"releases/{first['release_id']}"
     result = release(tmp_path, root)["ct200"]
     assert result["changed"], result
     assert inside(200, "cat", f"{root}/model.py") == "V = 2\n"
     assert shell(200, 'ls -A "$1"/.trainops/demo/releases', root).count(".stage-") == 0
-
-
-def descendants(pid: int) -> dict[int, str]:
-    """A process and all that it started, and those started, by pid: Ansible's workers lead sessions of their own."""
-    rows = [
-        line.split() for line in subprocess.check_output(["ps", "-eo", "pid,ppid,comm"], text=True).splitlines()[1:]
-    ]
-    found = {pid: ""}
-    for _generation in range(6):
-        found |= {int(row[0]): row[2] for row in rows if int(row[1]) in found}
-    return found
 
 
 def mounted_tmpfs(options: str) -> Callable[[str], None]:
