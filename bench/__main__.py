@@ -28,6 +28,8 @@ def main() -> None:
     parser.add_argument("--run-rounds", type=int, default=9, metavar="N", help="launches, crashes and stops; 0: none")
     parser.add_argument("--copy-rounds", type=int, default=3, metavar="N", help="runs of each large copy; 0: none")
     parser.add_argument("--large-rounds", type=int, default=3, metavar="N", help="deploys of large projects; 0: none")
+    parser.add_argument("--megabytes", type=int, default=300, metavar="N", help="size of the large file; 0: none")
+    parser.add_argument("--files", type=int, default=20_000, metavar="N", help="number of many files; 0: none")
     options = parser.parse_args()
     try:
         lab = bring_up()
@@ -56,8 +58,9 @@ def _measure(options: argparse.Namespace, lab: Lab, base: Path, control: Path) -
             copied = copies.measure(folder, lab, options.copy_rounds, environment, _say)
             print("\n" + copy_table(copied), flush=True)
         if options.large_rounds:
-            deployed = large.measure(base, lab, control, options.large_rounds, environment, _say)
-            print("\n" + large_table(deployed), flush=True)
+            sizes = (options.megabytes, options.files)
+            deployed = large.measure(base, lab, control, options.large_rounds, environment, _say, *sizes)
+            print(f"\n{sizes[0]} MB, {sizes[1]} files:\n\n{large_table(deployed)}", flush=True)
     finally:
         deploys.forget_connections(control)
         lab.container(200).run(["sh", "-c", "rm -rf /srv/bench-* /srv/big /srv/byte /root/train.py"])
@@ -136,8 +139,9 @@ def large_table(figures: Sequence[Figure]) -> str:
     rows = []
     for figure in figures:
         low, high = figure.range
-        beyond = (figure.median - medians[large.ONE]) / medians[large.SSH]
-        ratio = f"{beyond:.2f}" if figure.name == large.LARGE else ""
+        ratio = ""
+        if figure.name == large.LARGE:
+            ratio = f"{(figure.median - medians[large.ONE]) / medians[large.SSH]:.2f}"
         rows.append([figure.name, f"{figure.median:.2f}", f"{low:.2f}–{high:.2f}", ratio, f"{figure.memory_mib:.0f}"])
     header = ["median", "s", "from–to", "(it - one file) ÷ ssh", "peak memory, MiB"]
     return table(header, rows)

@@ -39,7 +39,7 @@ def begun_release(folder: Path, root: str, **variables: str) -> subprocess.Popen
     task = {"trainops.proxmox.training_release": {"project": "project", "root": root, "name": "demo"}}
     play = {"hosts": "ct200", "gather_facts": False, "vars": variables, "tasks": [task]}
     (folder / "cut.yml").write_text(yaml.safe_dump([play]))
-    command = [_PLAYBOOK, "-i", inventory(), "cut.yml"]
+    command = [str(_PLAYBOOK), "-i", inventory(), "cut.yml"]
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     running = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE)
     wait_for(lambda: shell(200, _STAGED, root))

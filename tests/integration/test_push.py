@@ -22,9 +22,10 @@ import yaml
 
 from lab.api import open_lab
 from tests.integration.connections import inventory
+from tests.integration.cuts import descendants, wait_for, workers
 from tests.integration.inside import folder_in, inside, shell
 from tests.integration.steps import run_step
-from tests.integration.test_release import BIN, busy, descendants, wait_for
+from tests.integration.test_release import BIN
 from tests.unit.releasing import write
 
 HOSTS = {"ct200": 200, "ct201": 201}
@@ -233,7 +234,7 @@ def test_a_cut_leaves_the_old_file_and_the_next_push_nothing_else(tmp_path: Path
     said = running.communicate(timeout=120)[0].decode()
     if victim != "controller":
         assert running.returncode == 4, said  # unreachable: it never says that a file arrived
-    wait_for(lambda: not busy(200))
+    wait_for(lambda: not workers(200))
     assert inside(200, "cat", f"{root}/f") == "old\n"
     write(tmp_path, {"f": "newer\n"})
     assert push(tmp_path, f"{root}/f", "f")["ct200"]["changed"]
