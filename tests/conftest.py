@@ -15,8 +15,10 @@ from ansible.plugins.loader import init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from tests.artefacts import python_artefacts, tarball, wheel
+from tests.hanging import pytest_runtest_protocol
 
-__all__ = ["python_artefacts", "tarball", "wheel"]  # fixtures: built once, whichever tests need them
+# Fixtures, built once, whichever tests need them, and a hook.
+__all__ = ["pytest_runtest_protocol", "python_artefacts", "tarball", "wheel"]
 
 # Of tests that run side by side each process has a lab of its own.
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
