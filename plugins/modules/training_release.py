@@ -27,8 +27,9 @@ description:
   - Modes are reduced to readable by all or by the owner only, executable or not. The owner is who runs the worker,
     normally root. A file's time is derived from its content, so that Python never takes old bytecode for current.
   - "Left out by default, and so never shown by C(--diff): version control (C(.git), C(.gitignore) …), what
-    C(.gitignore) names, bytecode, virtual environments, tool caches, editor backups and settings, and files encrypted
-    by ansible-vault."
+    C(.gitignore) names (those in the project count outside of a git work tree, too; git must be installed on the
+    controller, or there is a warning), bytecode, virtual environments, tool caches, editor backups and settings, and
+    files encrypted by ansible-vault."
   - "Left out as secrets in any folder, with capitals or without, but for Python sources: C(.env), C(.env.*),
     C(*.env), C(.envrc), C(secrets.*), C(id_rsa*), C(id_dsa*), C(id_ecdsa*), C(id_ed25519*), C(*.pem), C(*.key),
     C(*.ppk), C(*.p12), C(*.pfx), C(*.jks), C(*.kdbx), C(*vault_pass*), C(*vault-pass*), C(.netrc), C(_netrc),

@@ -35,6 +35,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.project_walk impo
     parents,
     signature_of,
     unreadable,
+    walk_of,
 )
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text
 
@@ -158,10 +159,8 @@ def measure_project(
     Files that are left out by their content, such as vaults, count. Raises OptionError for what is no project at all.
     """
     parts = _parts(spec, cwd)
-    walk = Walk(exclude, frozenset(_shared_name(one) for one in shared))
-    for part in parts:
-        walk.add(part)
-    problems = sorted(set(walk.problems))
+    walk = walk_of(parts, exclude, frozenset(_shared_name(one) for one in shared))
+    problems = sorted({*walk.problems, *_unreadable_files(walk)})
     found: str | None = None
     try:
         found = _checked_name(name or _default_name(parts))
@@ -267,13 +266,22 @@ class _Content:
 
 def _walked(parts: Sequence[Part], exclude: Sequence[str], shared: frozenset[str], limits: Limits) -> Walk:
     """All parts by their names. Raises OptionError for too much, for what cannot be shipped, and for nothing."""
-    walk = Walk(exclude, shared, limits.most)
-    for part in parts:
-        walk.add(part)
+    walk = walk_of(parts, exclude, shared, limits.most)
     limits.refuse(walk.files(), walk.paths, walk.whole)
     walk.finish()
-    _refuse(walk.problems)
+    _refuse([*walk.problems, *_unreadable_files(walk)])
     return walk
+
+
+def _unreadable_files(walk: Walk) -> Iterator[str]:
+    """A sentence on each file that cannot be read, of a project that is refused: without that, reading it tells."""
+    for entry in walk.entries.values() if walk.problems else ():
+        if entry.type == "file":
+            try:
+                os.close(_open(entry))
+            except OSError as error:
+                if error.errno not in _GONE:
+                    yield unreadable(entry.source, error)
 
 
 def _refuse(problems: Sequence[str]) -> None:
@@ -373,25 +381,47 @@ def _project(name: str, walk: Walk, contents: dict[tuple[str, Signature], _Conte
         ignored=sorted(ignored),
         commit=next((tree.commit for tree in trees if tree.commit), None),
         dirty=any(_is_dirty(one, out) for one in walk.taken) if any(tree.commit for tree in trees) else None,
-        warnings=[*(tree.warning for tree in trees if tree.warning), *_links_to_nothing(files, walk.paths, ignored)],
+        warnings=[
+            *(tree.warning for tree in walk.trees.values() if tree.warning),
+            *_links_to_nothing(files, walk, ignored),
+        ],
     )
 
 
-def _links_to_nothing(
-    files: Sequence[Entry], paths: Mapping[str, str], ignored: Sequence[tuple[str, str]]
-) -> Iterator[str]:
-    """A sentence on each link that ships although what it leads to is left out; shared names are in the container."""
+def _links_to_nothing(files: Sequence[Entry], walk: Walk, ignored: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """A sentence on each link that ships but will lead nowhere; what shared names are in the container is not known."""
     reasons = {path: why for path, why in ignored if why != "shared"}
-    for entry in files if reasons else ():
-        if entry.type == "link":
-            path = paths[entry.path]
-            aim = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.target or ""))
-            for gone in (aim, *parents(aim)):
-                if gone in reasons:
-                    yield (
-                        f"{path_text(entry.source)} will lead nowhere in the container: it is a link to "
-                        f"{path_text(gone)}, which is left out ({reasons[gone]})"
-                    )
+    types = {entry.path: entry.type for entry in files}
+    for entry in files:
+        if entry.type != "link" or types.get(_aim(entry.path, entry.target), "link") != "link":
+            continue
+        path = walk.paths[entry.path]
+        aim = _aim(path, entry.target)
+        gone = next((one for one in (aim, *parents(aim)) if one in reasons), None)
+        if gone:
+            yield (
+                f"{path_text(entry.source)} will lead nowhere in the container: it is a link to {path_text(gone)}, "
+                f"which is left out ({reasons[gone]})"
+            )
+        elif not os.path.exists(entry.source) and not _leads_to_shared(entry, path, walk.shared):
+            yield (
+                f"{path_text(entry.source)} is a link to {path_text(entry.target or '')} and leads nowhere, here as "
+                "well: correct it, leave it out with training_exclude, or name in training_shared what the container "
+                "has of its own"
+            )
+
+
+def _aim(path: str, target: str | None) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), target or ""))
+
+
+def _leads_to_shared(entry: Entry, path: str, shared: frozenset[str]) -> bool:
+    """Whether a link that leads nowhere here does so at a shared name, maybe through other links."""
+    folder = os.path.realpath(entry.source.removesuffix(path))
+    place = posixpath.relpath(os.path.realpath(entry.source), folder)
+    if place.startswith("../"):  # only a shared name may itself be a link out of the project
+        return True
+    return posixpath.normpath(entry.path.removesuffix(path) + place).partition("/")[0] in shared
 
 
 def _is_dirty(one: Taken, out: set[str]) -> bool:

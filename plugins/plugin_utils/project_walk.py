@@ -12,11 +12,11 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import OptionError
-from ansible_collections.trainops.proxmox.plugins.plugin_utils.git import WorkTree, read_work_tree
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.git import WorkTree, read_ignored, read_work_tree
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.left_out import is_environment, is_package, left_out
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.visible import path_text
 
@@ -92,10 +92,17 @@ class Walk:
     """The entries found so far, by path, and what could not be taken.
 
     ``paths`` says where each path is in the folder that was named; ``whole`` is false once the walk gave up because
-    more than ``most`` files were found.
+    more than ``most`` files were found. ``trees`` are the answers of git by folder, those of an earlier walk among
+    them; ``unasked`` are folders outside of work trees that were left for a .gitignore of which git was not asked yet.
     """
 
-    def __init__(self, exclude: Sequence[str], shared: frozenset[str], most: int | None = None) -> None:
+    def __init__(
+        self,
+        exclude: Sequence[str],
+        shared: frozenset[str],
+        most: int | None = None,
+        trees: dict[str, WorkTree] | None = None,
+    ) -> None:
         self.exclude = exclude
         self.shared = shared
         self.entries: dict[str, Entry] = {}
@@ -103,6 +110,8 @@ class Walk:
         self.ignored: list[tuple[str, str]] = []
         self.taken: list[Taken] = []
         self.problems: list[str] = []
+        self.trees = dict(trees or {})
+        self.unasked: list[str] = []
         self.whole = True
         self._most = most
         self._files = 0
@@ -124,7 +133,7 @@ class Walk:
         path = name if part.dest == "." else part.dest + name if part.dest.endswith("/") else part.dest
         # A file that is named counts even when .gitignore names it, too.
         if not self._why_left_out(folder, name, info, frozenset(), path):
-            taken = Taken(folder, read_work_tree(folder))
+            taken = Taken(folder, self._tree(folder))
             self.taken.append(taken)
             # Of a link that was named, what it leads to.
             source = os.path.realpath(part.source) if os.path.islink(part.source) else part.source
@@ -172,25 +181,48 @@ class Walk:
         except OSError:
             yield ""  # no folder has that name
 
+    def _tree(self, folder: str) -> WorkTree:
+        if folder not in self.trees:
+            self.trees[folder] = read_work_tree(folder)
+        return self.trees[folder]
+
     def _add_folder(self, folder: str, dest: str, info: os.stat_result) -> None:
-        taken = Taken(folder, read_work_tree(folder))
+        taken = Taken(folder, self._tree(folder))
         self.taken.append(taken)
-        waiting = [("", info)]
+        waiting = [("", info, taken.tree)]
         while waiting and self.whole:
-            inside, info = waiting.pop()
+            inside, info, tree = waiting.pop()
+            found = self._list(os.path.join(folder, inside) if inside else folder)
+            tree = self._tree_of(folder, inside, tree, found)
+            if tree.outside and any(name == ".gitignore" and not stat.S_ISDIR(one.st_mode) for name, one in found):
+                self.unasked.append(folder)
+                return
             names = set()
-            for name, below in self._list(os.path.join(folder, inside) if inside else folder):
+            for name, below in found:
                 path = f"{inside}/{name}" if inside else name
                 target = _goes_to(dest, path)
-                if self._why_left_out(folder, path, below, taken.tree.ignored, target):
+                if self._why_left_out(folder, path, below, tree.ignored, target):
                     continue
                 names.add(name)
                 if not self._take(os.path.join(folder, path), path, target, below, folder):
                     continue
                 taken.paths.add(path)
                 if stat.S_ISDIR(below.st_mode):
-                    waiting.append((path, below))
-            self._listed.append(_Listed(folder, inside, dest, taken.tree, signature_of(info), frozenset(names)))
+                    waiting.append((path, below, tree))
+            self._listed.append(_Listed(folder, inside, dest, tree, signature_of(info), frozenset(names)))
+
+    def _tree_of(
+        self, folder: str, inside: str, above: WorkTree, found: Sequence[tuple[str, os.stat_result]]
+    ) -> WorkTree:
+        """What git ignores in a folder: in a repository in the project, such as a submodule, by what that one says."""
+        if not inside or all(name != ".git" for name, _info in found):
+            return above
+        place = os.path.join(folder, inside)
+        own = self._tree(place)
+        if own.outside:  # what git knows for no repository is a folder like others of what is above
+            self.trees[place] = WorkTree(outside=True)
+            return above
+        return WorkTree(ignored=frozenset(f"{inside}/{path}" for path in own.ignored))
 
     def _list(self, folder: str) -> list[tuple[str, os.stat_result]]:
         found = []
@@ -275,6 +307,25 @@ class Walk:
                 f"{path_text(other.source)} and {path_text(entry.source)} clash: both would be {path_text(entry.path)}"
             )
         return True
+
+
+def walk_of(parts: Sequence[Part], exclude: Sequence[str], shared: frozenset[str], most: int | None = None) -> Walk:
+    """All parts by their names; see :class:`Walk`. Raises OptionError for a part that is not there.
+
+    That a folder outside of any work tree has a .gitignore shows on the way: git is asked then, and the walk begins
+    anew with what it said. Without one git need not be there.
+    """
+    trees: dict[str, WorkTree] = {}
+    while True:
+        walk = Walk(exclude, shared, most, trees)
+        for part in parts:
+            walk.add(part)
+        if not walk.unasked:
+            return walk
+        trees = dict(walk.trees)
+        for folder in walk.unasked:
+            found = read_ignored(folder)
+            trees[folder] = replace(found, warning=found.warning or trees[folder].warning)
 
 
 def unreadable(path: str, error: OSError) -> str:

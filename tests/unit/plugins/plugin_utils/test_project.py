@@ -12,7 +12,8 @@ import os
 import socket
 import stat
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,36 @@ def test_unreadable_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         read("p", tmp_path)
 
 
+@pytest.fixture
+def nobody() -> Iterator[Path]:
+    """A folder of a user for whom modes count, who the test is meanwhile."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o777)
+        me = os.geteuid()
+        if me == 0:
+            os.seteuid(65534)
+        try:
+            yield Path(place)
+        finally:
+            os.seteuid(me)
+
+
+def test_unreadable_files_and_folders_are_named_at_once(nobody: Path) -> None:
+    closed = [f"p/{name}" for name in ("a.py", "deep/b.py", "shut", "deep/too")]
+    write(nobody, {"p/a.py": "1", "p/deep/b.py": "2", "p/fine.py": "3", "p/shut/c": "", "p/deep/too/d": ""})
+    for path in closed:
+        (nobody / path).chmod(0)
+    with pytest.raises(OptionError) as refused:
+        read("p", nobody)
+    measured = module.measure_project("p", [], str(nobody))
+    for path in closed:
+        (nobody / path).chmod(0o700)
+        line = f"{nobody}/{path}: Permission denied: make it readable, or leave it out with training_exclude"
+        assert line in str(refused.value)
+        assert line in measured.problems
+    assert len(measured.problems) == len(closed)
+
+
 def test_links_inside_are_kept(tmp_path: Path) -> None:
     write(tmp_path, {"p/a.py": "1", "p/deep/b.py": "2"})
     (tmp_path / "p/latest").symlink_to("deep/b.py")
@@ -188,6 +219,34 @@ def test_links_to_what_is_left_out_are_told_but_not_those_to_shared_names(tmp_pa
     assert [warning.partition(":")[0] for warning in found.warnings] == told
     assert "a link to old, which is left out (excluded by old)" in found.warnings[0]
     assert read([{"src": "p", "dest": "lib"}], tmp_path, exclude=["old"], shared=["out"]).warnings == found.warnings
+
+
+def test_links_that_lead_nowhere_here_as_well_are_told(tmp_path: Path) -> None:
+    write(tmp_path, {"p/a.py": "1", "p/deep/b.py": "2", "cfg/x": "3"})
+    (tmp_path / "data").mkdir()
+    (tmp_path / "p/data").symlink_to("../data")
+    for link, target in {
+        "broken": "nowhere",
+        "deep/broken": "../deep/nowhere/at all",
+        "next": "broken",
+        "round": "round",
+        "fine": "next_fine",
+        "next_fine": "deep/b.py",
+        "top": ".",
+        "latest": "data/latest",
+        "results": "out/r1",
+        "to_out": "out",
+        "through": "to_out/r1",
+        "conf": "configs/x",  # from the other folder
+    }.items():
+        (tmp_path / "p" / link).symlink_to(target)
+    spec = ["p", {"src": "cfg", "dest": "configs"}]
+    found = read(spec, tmp_path, shared=["data", "out"])
+    told = {warning.partition(" is a link to ")[0].removeprefix(f"{tmp_path}/p/") for warning in found.warnings}
+    assert told == {"broken", "deep/broken", "next", "round"}
+    assert found.warnings[0].startswith(f"{tmp_path}/p/broken is a link to nowhere and leads nowhere, here as well: ")
+    told_more = len(read(spec, tmp_path, shared=["data"]).warnings)
+    assert told_more == len(told) + len(["results", "to_out", "through"])
 
 
 @pytest.mark.parametrize(
@@ -448,10 +507,10 @@ def test_many_files_are_refused_too(tmp_path: Path, most: int, refused: bool) ->
 
 
 def test_a_walk_ends_when_the_answer_is_clear(tmp_path: Path) -> None:
-    write(tmp_path, {f"p/d{number:03}/x": "1" for number in range(100)})
+    write(tmp_path, {f"p/d{number:03}/{name}": "1" for number in range(200) for name in "xyz"})
     with pytest.raises(OptionError) as error:
-        read("p", tmp_path, limits=Limits(0, 2))
-    assert "at least 41 B in 41 files" in str(error.value)
+        read("p", tmp_path, limits=Limits(0, 20))
+    assert "at least 402 B in 402 files" in str(error.value)
     assert "The largest: " in str(error.value)
     assert "option max_files: 0" in str(error.value)
 
@@ -646,15 +705,22 @@ def test_a_file_that_comes_while_it_is_read_is_not_missed(tmp_path: Path, monkey
     assert "pkg/c.py" in shipped(read("p", tmp_path))
 
 
-def test_what_is_left_out_may_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, {"p/a.py": "one"})
-    walks, real = [], module._walked
+def counted_walks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """One item for each walk that is made from now on."""
+    walks: list[Any] = []
+    real = module._walked
 
     def walked(*args: Any) -> Any:
         walks.append(args)
         return real(*args)
 
     monkeypatch.setattr(module, "_walked", walked)
+    return walks
+
+
+def test_what_is_left_out_may_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"p/a.py": "one"})
+    walks = counted_walks(monkeypatch)
     after_the_walk(monkeypatch, *[lambda: write(tmp_path, {"p/a.pyc": "x"})] * 5)
     assert shipped(read("p", tmp_path)) == {"a.py": "file"}
     assert len(walks) == 1
@@ -754,9 +820,13 @@ def test_a_repository_that_git_refuses_is_a_warning(
     (repository / ".git" / "HEAD").write_text("nonsense")
     found = read("scripts", repository)
     assert (found.commit, found.dirty) == (None, None)
-    assert ".gitignore is not applied" in found.warnings[0]
+    assert "git failed (fatal: not a git repository" in found.warnings[0]
+    assert "is not recorded, and no .gitignore above it applied" in found.warnings[0]
+    write(repository, {"scripts/.gitignore": "a.py\n"})
+    assert set(shipped(read("scripts", repository))) == {"pkg", "pkg/b.py"}
+    assert read("scripts", repository).warnings == found.warnings
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert "git is not installed" in read("scripts", repository).warnings[0]
+    assert "git is not installed: .gitignore of" in read("scripts", repository).warnings[0]
 
 
 def test_a_folder_without_git_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -764,6 +834,131 @@ def test_a_folder_without_git_needs_none(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     found = read("p", tmp_path)
     assert (found.commit, found.dirty, found.warnings) == (None, None, [])
+
+
+# Folders in no work tree
+
+COPY = {
+    ".gitignore": "*.log\n/data/\n/only here\n",
+    "src/.gitignore": "!keep.log\nz*\n",
+    "train.py": "1",
+    "run.log": "l",
+    "data/f": "d",
+    "only here": "x",
+    "src/only here": "x",
+    "src/keep.log": "k",
+    "src/x.log": "l",
+    "src/deep/zed": "z",
+    "src/deep/y.py": "y",
+    "new\nline.log": "l",
+}
+COPIED = {"train.py", "src", "src/only here", "src/keep.log", "src/deep", "src/deep/y.py"}
+COPY_IGNORED = ["data", "new\nline.log", "only here", "run.log", "src/deep/zed", "src/x.log"]
+
+
+def everything(folder: Path) -> set[tuple[str, int]]:
+    return {(str(path), path.lstat().st_mtime_ns) for path in (folder, *folder.rglob("*"))}
+
+
+def test_gitignore_is_applied_in_a_copy_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "p", COPY)
+    (tmp_path / "p" / os.fsdecode(b"\xff.log")).touch()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    before = everything(tmp_path / "p")
+    found = read("p", tmp_path)
+    assert set(shipped(found)) == COPIED
+    assert [path for path, why in found.ignored if why == ".gitignore"] == [*COPY_IGNORED, os.fsdecode(b"\xff.log")]
+    assert (found.commit, found.dirty, found.warnings) == (None, None, [])
+    assert everything(tmp_path / "p") == before
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_copy_is_the_same_release_as_its_work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"home/.config/git/ignore": "*.mine\n"})
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for folder in ("copy/p", "tree/p"):
+        write(tmp_path / folder, {**COPY, "a.mine": "m", "nothing/b.mine": "m"})
+    git(tmp_path / "tree/p", "init", "-q")
+    copy, tree = read("copy/p", tmp_path), read("tree/p", tmp_path)
+    assert set(shipped(copy)) == {*COPIED, "nothing"}
+    assert (copy.release_id, copy.ignored) == (tree.release_id, [one for one in tree.ignored if one[0] != ".git"])
+
+
+def test_gitignore_of_a_copy_counts_wherever_its_files_go_and_for_what_is_measured(tmp_path: Path) -> None:
+    write(tmp_path, {f"p/{path}": text for path, text in COPY.items()} | {"q/run.log": "1", "q/a.py": "2"})
+    spec = ["q", {"src": "p", "dest": "lib"}, {"src": "p/run.log", "dest": "named.log"}]
+    expected = {"run.log", "a.py", "named.log", "lib", *(f"lib/{path}" for path in COPIED)}
+    found = read(spec, tmp_path, limits=Limits(0, 7))
+    assert set(shipped(found)) == expected
+    measured = module.measure_project(spec, [], str(tmp_path))
+    assert measured.files == [(entry.path, entry.size) for entry in found.files if entry.type == "file"]
+    assert measured.ignored == found.ignored
+
+
+def test_what_gitignore_of_a_copy_names_may_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "p", COPY)
+    walks = counted_walks(monkeypatch)
+    after_the_walk(monkeypatch, (tmp_path / "p/run.log").unlink)
+    assert set(shipped(read("p", tmp_path))) == COPIED
+    assert len(walks) == 1
+    after_the_walk(monkeypatch, lambda: write(tmp_path, {"p/late.log": "l", "p/late.py": "l"}))
+    assert set(shipped(read("p", tmp_path))) == {*COPIED, "late.py"}
+    assert len(walks) == 3
+
+
+def test_gitignore_of_a_copy_needs_git_and_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "p", COPY)
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path / "nowhere"))
+        found = read("p", tmp_path)
+        assert found.warnings == [f"git is not installed: .gitignore of {tmp_path}/p is not applied"]
+        assert "run.log" in shipped(found)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    (warning,) = read("p", tmp_path).warnings
+    assert "No such file or directory" in warning
+    assert warning.endswith(f": .gitignore of {tmp_path}/p is not applied")
+
+
+def test_a_gitignore_that_git_does_not_read_is_told(tmp_path: Path) -> None:
+    write(tmp_path, {"p/names": "*.log\n", "p/run.log": "l"})
+    (tmp_path / "p/.gitignore").symlink_to("names")
+    (warning,) = read("p", tmp_path).warnings
+    assert "unable to access '.gitignore': Too many levels of symbolic links: it is not applied" in warning
+
+
+def test_gitignore_of_a_folder_that_the_work_tree_ignores(repository: Path) -> None:
+    write(repository, {"scripts/out/.gitignore": "*.pt\n", "scripts/out/a.pt": "1", "scripts/out/b.py": "2"})
+    found = read("scripts/out", repository, name="x")
+    assert (set(shipped(found)), found.commit, found.dirty) == ({"b.py"}, None, None)
+
+
+def test_a_work_tree_is_found_through_a_link(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    link = tmp_path_factory.mktemp("elsewhere") / "proj"
+    link.symlink_to(repository / "scripts")
+    write(repository, {"scripts/run.log": "l", "scripts/out/big.pt": "b"})
+    found = read(str(link), repository)
+    assert set(shipped(found)) == {"a.py", "pkg", "pkg/b.py"}
+    assert (found.commit, found.dirty) == (git(repository, "rev-parse", "HEAD"), False)
+
+
+@pytest.mark.parametrize("around", ["work tree", "copy"])
+def test_gitignore_of_repositories_in_the_project(tmp_path: Path, around: str) -> None:
+    own = {".gitignore": "*.tmp\n", "a.tmp": "t", "b.log": "l", "c.py": "c", "deep/d.tmp": "t", "deep/e.py": "e"}
+    write(tmp_path / "p", {"train.py": "1", ".gitignore": "*.log\n", "run.log": "l", "run.tmp": "t"})
+    for name in ("lib/own", "copied"):
+        write(tmp_path / "p" / name, own)
+    git(tmp_path / "p/lib/own", "init", "-q")
+    (tmp_path / "p/copied/.git").write_text("gitdir: ../.git/modules/copied\n")  # what is left of a submodule
+    if around == "work tree":
+        git(tmp_path / "p", "init", "-q")
+    found = read("p", tmp_path)
+    files = {entry.path for entry in found.files if entry.type == "file"}
+    nested = {f"lib/own/{path}" for path in ("b.log", "c.py", "deep/e.py")}  # no .gitignore reaches into another one
+    assert files == {"train.py", "run.tmp", *nested, "copied/c.py", "copied/deep/e.py"}
+    assert found.warnings == []
 
 
 @pytest.mark.parametrize(
@@ -785,7 +980,7 @@ def test_a_folder_without_git_needs_none(tmp_path: Path, monkeypatch: pytest.Mon
             "p",
             WorkTree("abc", frozenset({"a b.py", "new", "old", "c"})),
         ),
-        ("# branch.oid abc\0! build/\0", "build/out", WorkTree()),
+        ("# branch.oid abc\0! build/\0", "build/out", WorkTree(outside=True)),
     ],
 )
 def test_reading_git_status(text: str, prefix: str, expected: WorkTree) -> None:
