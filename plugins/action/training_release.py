@@ -26,6 +26,11 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.release import (
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.tell import teller
 
 display = Display()
+# A rollback to what was live before, done twice, is none.
+_UNSURE = (
+    "it may have gone back already, and going back once more would undo that: see what is live (trainops status), or "
+    "name the release (training_rollback_to, trainops rollback --to)"
+)
 
 
 class ActionModule(NamedStep):
@@ -44,7 +49,7 @@ class ActionModule(NamedStep):
         tell = teller(display.display, task_vars, "release")
         if options["state"] == "rolled_back":
             done = self._ask("rollback", {**common, "name": _name(options), "to": options["to"]}, options, tell)
-            return rolled_back(done, common["check_mode"])
+            return rolled_back({**done, "root": common["root"]}, common["check_mode"])
         if options["state"] == "ejected":
             from ansible_collections.trainops.proxmox.plugins.plugin_utils.eject import ejected  # rarely needed
 
@@ -65,7 +70,7 @@ class ActionModule(NamedStep):
             "checked": {key: value for key, value in (options["checked"] or {}).items() if key != "sources"} or None,
         }
         done = self._ask("release", {**common, **params}, options, tell, sender(project.files))
-        return released(project, done, common["check_mode"])
+        return released(project, {**done, "root": common["root"], "name": project.name}, common["check_mode"])
 
     def _compare(self, options: dict[str, Any], common: dict[str, Any], tell: Progress, host: str) -> dict[str, Any]:
         from ansible_collections.trainops.proxmox.plugins.plugin_utils.compare import compared  # rarely needed
@@ -84,7 +89,8 @@ class ActionModule(NamedStep):
         tell: Progress,
         answer: Answer = no_answer,
     ) -> dict[str, Any]:
-        request = Request(operation, params, options["python"], options["timeout"])
+        unsure = _UNSURE if operation == "rollback" and params["to"] is None else ""
+        request = Request(operation, params, options["python"], options["timeout"], unsure=unsure)
         return exchange(self._connection, request, answer, tell).result
 
 

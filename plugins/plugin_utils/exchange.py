@@ -49,9 +49,10 @@ class Request:
     """One operation of the worker.
 
     ``timeout`` bounds the whole exchange in seconds. ``quiet`` is after how many seconds without a sign of life from
-    here the worker gives up by itself; 0 for never. ``view`` is a script that the same remote command runs on the node
-    beside the operation. ``view_for`` is the kind of frame whose answer needs that view: the frame then reaches the
-    step when the view is there, or given up, and has it as ``node_view``, None where no node was asked.
+    here the worker gives up by itself; 0 for never. ``unsure`` is a sentence for when the worker was lost, where
+    running the operation again is not the thing to do. ``view`` is a script that the same remote command runs on the
+    node beside the operation. ``view_for`` is the kind of frame whose answer needs that view: the frame then reaches
+    the step when the view is there, or given up, and has it as ``node_view``, None where no node was asked.
     """
 
     operation: str
@@ -61,6 +62,7 @@ class Request:
     view: View | None = None
     view_for: str = ""
     quiet: float = QUIET_SECONDS
+    unsure: str = ""
 
 
 @dataclass(frozen=True)
@@ -252,36 +254,43 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
         session.process.wait()
         if result is None:
             report, _rest = read_report(bytes(reader.stderr), nonce)
-            raise _lost(session, reader, report, request.python)
+            raise _lost(session, reader, report, request)
         return Reply(result, view())
 
 
-def _lost(session: Session, reader: Reader, report: Report, python: str) -> Exception:
+def _lost(session: Session, reader: Reader, report: Report, request: Request) -> Exception:
     """Why there is no result: the way, the interpreter, the worker or what it worked on."""
     status = session.ending(report, reader.hello)
     if status is None and not reader.broken:
         failure = session.failure(report, reader.hello)
-        return ConnectionLost(failure.message) if reader.hello else _NotStarted(failure)
+        return ConnectionLost(_first(failure.message, request.unsure)) if reader.hello else _NotStarted(failure)
     lines = [line for line in report.text.strip().splitlines() if not line.startswith(_OF_SSH)]
     how = f"{reader.broken}, so it was ended" if reader.broken else _ending(status or 0)
     said = f". It said: {visible(lines[-1])}" if lines else ""
     if not reader.hello:
         if reader.broken and not report.entered and not isinstance(session, _LocalSession):
             return AnsibleConnectionFailure(_no_way(session.place, how + said, reader.broken != ENDLESS))
-        return AnsibleConnectionFailure(_no_worker(session.place, python, status, how + said))
+        if reader.broken and reader.broken != ENDLESS:
+            return AnsibleConnectionFailure(_no_word(session.place, request.python, how + said))
+        return AnsibleConnectionFailure(_no_worker(session.place, request.python, status, how + said))
     if reader.at and status and status > 128 and not reader.broken:
-        text = f"{visible(reader.at)}: {python} crashed on it {session.place} ({how}){said}"
+        text = f"{visible(reader.at)}: {request.python} crashed on it {session.place} ({how}){said}"
         return StepError("crash", text)
-    return ConnectionLost(f"{session.place}: the worker ended without a result ({how}): {_ask(reader, status)}{said}")
+    ask = _ask(reader, status, request.unsure)
+    return ConnectionLost(f"{session.place}: the worker ended without a result ({how}): {ask}{said}")
 
 
-def _ask(reader: Reader, status: int | None) -> str:
+def _first(failure: str, unsure: str) -> str:
+    return f"{failure}. But first: {unsure}" if unsure else failure
+
+
+def _ask(reader: Reader, status: int | None, unsure: str) -> str:
     """What to look at when a worker was lost in the middle of its work."""
     if reader.broken == NO_SIGN:
-        return "is the container frozen, or the link to its node down? Run again when it is not"
+        return f"is the container frozen, or the link to its node down? {unsure or 'Run again when it is not'}"
     if not reader.broken and status == 128 + signal.SIGKILL:
-        return "was the container stopped, or its memory used up (dmesg on the node)? Run again"
-    return "run again"
+        return f"was the container stopped, or its memory used up (dmesg on the node)? {unsure or 'Run again'}"
+    return unsure or "run again"
 
 
 def _no_worker(place: str, python: str, status: int | None, how: str) -> str:
@@ -291,6 +300,14 @@ def _no_worker(place: str, python: str, status: int | None, how: str) -> str:
     if status in (126, 127):
         return f"{place}: there is no Python at {python}: {fix}"
     return f"{place}: {python} did not start the worker, which takes a Python 3.9 or newer ({how}): {fix}"
+
+
+def _no_word(place: str, python: str, how: str) -> str:
+    return (
+        f"{place}: {python} was started and nothing came of it ({how}): is the container frozen (lxc-unfreeze) or the "
+        "link to its node down? Where this comes every time, that Python waits for something at its start: set "
+        "training_python (or the module's option python) to the interpreter that trains"
+    )
 
 
 def _no_way(place: str, how: str, silent: bool) -> str:

@@ -228,8 +228,11 @@ def _not_running(vmid: int, login: Login, report: Report, state: str) -> Failure
     if absent and not places:
         fix = "correct its number (proxmox_vmid), pct list has all"
         return Failure("no-container", f"{hop} there is no container {vmid}: {fix}")
-    if state == "FROZEN":
+    if state in ("FROZEN", "FREEZING"):
         fix = f"resume it with lxc-unfreeze -n {vmid}"
         return Failure("frozen", f"{hop} container {vmid} is frozen (suspended, or being backed up): {fix}")
+    if state in ("STARTING", "THAWED"):
+        fix = f"run again when pct status {vmid} says that it runs"
+        return Failure("not-ready", f"{hop} container {vmid} is {state.lower()}: {fix}")
     word = "stopped" if absent else state.lower()
     return Failure("stopped", f"{hop} container {vmid} is {word}: start it with pct start {vmid}")

@@ -98,7 +98,11 @@ def _largest(found: list[tuple[str, int]], limit: int, by_files: bool) -> list[t
     """The paths to name, largest first: (path, bytes, files)."""
     totals, counts, children = tree(found)
     by = counts if by_files else totals
-    named = culprits(by, children, limit) or [path for path in children[""] if counts[path] > 1 or not by_files]
+    named = [
+        path
+        for path in culprits(by, children, limit) or children[""]
+        if counts[path] > 1 or not by_files  # that a file is one file tells nothing
+    ]
     return [(path, totals[path], counts[path]) for path in sorted(named, key=lambda one: (-by[one], one))[:_NAMED]]
 
 

@@ -66,7 +66,7 @@ def released(project: Project, done: Mapping[str, Any], check_mode: bool) -> dic
             "that was sent which answered; look at training_python there",
         )
     after = {entry.path: entry.row() for entry in project.files}
-    result = _result(done, after, {"commit": project.commit, "dirty": project.dirty})
+    result = _result(done, after, {"commit": project.commit, "dirty": project.dirty}, check_mode)
     result["left_out"] = [{"path": path, "why": why} for path, why in project.ignored]
     if done["before"] is not None:
         sources = {entry.path: entry for entry in project.files if entry.type == "file"}
@@ -80,7 +80,7 @@ def released(project: Project, done: Mapping[str, Any], check_mode: bool) -> dic
 
 def rolled_back(done: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """The result of a rollback from the worker's."""
-    result = _result(done, done["files"], done["source"])
+    result = _result(done, done["files"], done["source"], check_mode)
     if done["before"] is not None:
         result["diff"] = diff(done, done["files"], done["after"])
     result["summary"] = summary(result, check_mode, rollback=True)
@@ -88,7 +88,9 @@ def rolled_back(done: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     return result
 
 
-def _result(done: Mapping[str, Any], after: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
+def _result(
+    done: Mapping[str, Any], after: Mapping[str, Any], source: Mapping[str, Any], check_mode: bool
+) -> dict[str, Any]:
     keys = ("changed", "release_id", "previous_release_id", "activation", "root", "name", "bytes_sent", "pruned")
     more = ("foreign", "strays", "adopted", "drift", "mended", "waits_for")
     files = [
@@ -99,7 +101,22 @@ def _result(done: Mapping[str, Any], after: Mapping[str, Any], source: Mapping[s
         **{key: done[key] for key in (*keys, *more)},
         "files": [one for one in files if one["type"] in ("file", "link") or one["action"] != "unchanged"],
         "source": dict(source),
+        "warnings": _warnings(done, check_mode),
     }
+
+
+def _warnings(done: Mapping[str, Any], check_mode: bool) -> list[str]:
+    """What must not be read over: files out of view, and what is left to put away."""
+    said = []
+    if done["strays"]["count"]:
+        said.append(
+            f"release: {_files(done['strays']['count'])} written below {labels(done['strays']['names'], 3)} of "
+            f"{done['root']} {'would go' if check_mode else 'went'} out of view, since no release lists what others "
+            f"write: {labels(done['strays']['paths'], 3)}. Name in training_shared what is written to"
+        )
+    for trouble in done["troubles"]:
+        said.append(f"release: not all could be put away, which the next deploy tries again: {trouble}")
+    return said
 
 
 def _file(path: str, action: str, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,11 +165,13 @@ def _elsewhere(result: Mapping[str, Any], check_mode: bool) -> str:
     home = f"{result['root'].rstrip('/')}/.trainops/{result['name']}"
     said, strays = "", result["strays"]
     if strays["count"]:
-        which = f"{_files(strays['count'])} that no release lists {'would stay' if check_mode else 'stay'}"
+        stay = "would stay" if check_mode else "stays" if strays["count"] == 1 else "stay"
+        which = f"{_files(strays['count'])} that no release lists {stay}"
         share = f"name {labels(strays['names'], 3)} in training_shared"
         said += f"; {which} in {home}/releases/{short_id(result['previous_release_id'])}…: {share}"
     if result["foreign"]:
-        which = f"{_files(len(result['foreign']))} of removed releases {'would be' if check_mode else 'are'}"
+        are = "would be" if check_mode else "is" if len(result["foreign"]) == 1 else "are"
+        which = f"{_files(len(result['foreign']))} that no release lists {are}"
         said += f"; {which} in {home}/kept"
     return said
 

@@ -15,7 +15,7 @@ import os
 import posixpath
 
 from .channel import WorkerError
-from .history import activations
+from .history import settled
 from .look import Look, describe
 from .scratch import DISPLACED, Scratch, fresh, unused_copies
 from .space import check_space
@@ -33,7 +33,7 @@ _TRIES = 3
 def new_name(store: Store, seen: Look) -> str:
     """The id of the release that keeps what is visible: ``adopted``, ``adopted-2`` …, or ``edited`` …"""
     taken = {name.partition(".")[0] for name in os.listdir(store.releases_fd)} - unused_copies(store)
-    taken |= {record["release"] for record in activations(store)}
+    taken |= {record["release"] for record in settled(store)[0]}
     return fresh(ADOPTED if seen.plain else EDITED, taken)
 
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .release import Plan
 
 
-def replace(channel: Channel, store: Store, params: dict[str, Any], plan: Plan) -> Switched:
-    """Make the wanted release live, building it when it is not in place; then remove what is surplus."""
+def replace(channel: Channel, store: Store, params: dict[str, Any], plan: Plan, going: list[str]) -> Switched:
+    """Make the wanted release live, building it when it is not in place; then remove what is surplus: ``going``."""
     received = 0
-    with Scratch(store) as scratch:
+    with Scratch(store, going) as scratch:
         target = Target(plan.release, plan.wanted)
         if plan.in_place:
             note(store, params, plan, None)
@@ -41,15 +41,16 @@ def replace(channel: Channel, store: Store, params: dict[str, Any], plan: Plan) 
                 source=params["source"],
                 checked=checked(params, plan, manifest_of(store, plan.seen.live or "")),
             )
-        switched = go_live(
-            scratch, target, dict(params["source"], who=params["who"], kind="deploy"), params["adopt_folders"]
-        )
+        who = dict(params["source"], who=params["who"], kind="deploy")
+        switched = go_live(scratch, target, who, params["adopt_folders"])
         switched.received = received
-        switched.pruned, foreign = prune(scratch, plan.release, params["keep"])
-        switched.foreign += foreign
+        with switched.putting_away(store):
+            switched.pruned, foreign = prune(scratch, plan.release, params["keep"])
+            switched.foreign += foreign
         if plan.seen.live in switched.pruned:  # they are among the foreign now
             switched.strays = no_strays()
     switched.foreign += scratch.kept
+    switched.troubles += filter(None, [scratch.trouble])
     return switched
 
 

@@ -15,8 +15,8 @@ from .look import Look, look, verify
 from .names import mend_links, predicted_wait, refuse_mounts
 from .notes import note
 from .report import Switched, result, texts
-from .scratch import clean
-from .store import Store, guarded, manifest_of, open_store, release_id, releases, require_writable
+from .scratch import clean, require_kept, stages
+from .store import EDITED, Store, guarded, manifest_of, open_store, release_id, releases, require_writable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     with open_store(params["root"], params["name"], create=False) as store:
         refuse_mounts(store)
         require_writable(store)  # so that check mode meets what a run meets
+        require_kept(store)
         if params["check_mode"]:
             return _predict(store, params)
     return _deploy(channel, params)
@@ -100,11 +101,11 @@ def _predict(store: Store, params: dict[str, Any]) -> dict[str, Any]:
         from .strays import predicted_foreign
 
         switched.pruned = to_prune(store, plan.release, None, params["keep"])
-        switched.foreign = predicted_foreign(store, plan.seen, None, switched.pruned)
+        switched.foreign = predicted_foreign(store, plan.seen, None, switched.pruned, _leaving(store, params))
     else:
         from .strays import predicted_kept
 
-        switched.foreign = predicted_kept(store)[0]
+        switched.foreign = predicted_kept(store, _leaving(store, params))[0]
     return result(params, plan.release, plan.wanted, plan.seen, switched, plan.before)
 
 
@@ -116,13 +117,24 @@ def _predict_rest(store: Store, params: dict[str, Any], plan: Plan, switched: Sw
 
     switched.pruned = to_prune(store, plan.release, plan.keeper, params["keep"])
     if shortage(store, *plan.needs()):
-        error = shortage(store, *plan.needs(), tuple(to_prune_first(store, plan.release, plan.keeper, params["keep"])))
+        error = shortage(store, *plan.needs(), tuple(to_prune_first(store, switched.pruned)))
         if error:
             raise error
     replaced = plan.release if not plan.in_place and store.has_tree(plan.release) else None
-    switched.foreign = predicted_foreign(store, plan.seen, replaced, switched.pruned)
+    switched.foreign = predicted_foreign(
+        store, plan.seen, replaced, switched.pruned, _leaving(store, params), plan.wanted
+    )
     if plan.seen.live not in switched.pruned:
         switched.strays = strays(store, plan.seen, plan.release)
+
+
+def _leaving(store: Store, params: dict[str, Any]) -> list[str]:
+    """What this run may remove, whatever it comes to keep: nothing that another run left is handed over to it."""
+    if not stages(store):
+        return []
+    from .prune import to_prune
+
+    return to_prune(store, release_id(params["manifest"]["files"]), f"{EDITED}-0", params["keep"])
 
 
 def _keeper(store: Store, seen: Look) -> str | None:
@@ -152,19 +164,19 @@ def _deploy(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _deploy_into(store: Store, channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
-    kept = clean(store)
+    kept = clean(store, _leaving(store, params))
     settle(store)
     plan = Plan(store, params, repair=True)
     if plan.live:
         switched = _refresh(store, params, plan)
     else:
         from .build import replace  # only what is needed is compiled: most deploys change nothing
-        from .prune import to_prune_first
+        from .prune import to_prune, to_prune_first
         from .space import make_room
 
-        first = to_prune_first(store, plan.release, plan.keeper, params["keep"])
-        pruned, foreign = make_room(store, *plan.needs(), first)
-        switched = replace(channel, store, params, plan)
+        going = to_prune(store, plan.release, plan.keeper, params["keep"])
+        pruned, foreign = make_room(store, *plan.needs(), to_prune_first(store, going))
+        switched = replace(channel, store, params, plan, going)
         switched.pruned = sorted([*pruned, *switched.pruned])
         switched.foreign[:0] = foreign
     switched.foreign[:0] = kept
@@ -187,7 +199,9 @@ def _refresh(store: Store, params: dict[str, Any], plan: Plan) -> Switched:
         from .prune import prune
         from .scratch import Scratch
 
-        with Scratch(store) as scratch:
-            switched.pruned, switched.foreign = prune(scratch, plan.release, params["keep"])
-        switched.foreign += scratch.kept
+        with switched.putting_away(store):
+            with Scratch(store) as scratch:
+                switched.pruned, switched.foreign = prune(scratch, plan.release, params["keep"])
+            switched.foreign += scratch.kept
+            switched.troubles += filter(None, [scratch.trouble])
     return switched

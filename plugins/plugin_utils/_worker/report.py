@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
+from .channel import WorkerError
 from .look import Look, actions
-from .store import Store, lstat
+from .store import Store, lstat, sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 _TEXT_BYTES = 256 * 1024
@@ -30,7 +33,7 @@ class Switched:
 
     activation: the number of what is live now; adopted: the release that keeps what was there; received: bytes from the
     controller; pruned: ids of removed releases; foreign: paths in removed trees that nobody listed; strays: what went
-    out of view with the release that was live.
+    out of view with the release that was live; troubles: sentences on what could not be put away after the switch.
     """
 
     def __init__(self) -> None:
@@ -40,7 +43,19 @@ class Switched:
         self.pruned: list[str] = []
         self.foreign: list[str] = []
         self.strays = no_strays()
+        self.troubles: list[str] = []
         self.waits_for: str | None = None
+
+    @contextlib.contextmanager
+    def putting_away(self, store: Store) -> Iterator[None]:
+        """For work after the switch: what goes wrong there is told, and is no failure of what is live already.
+
+        The next run does it again.
+        """
+        try:
+            yield
+        except (OSError, WorkerError) as error:
+            self.troubles.append(sentence(error, store.root))
 
 
 def result(
@@ -57,8 +72,9 @@ def result(
     other files are unchanged (adopted: only in the release that keeps what was there); gone: the entries of those
     removed or adopted; bytes_sent; adopted: the release that keeps what was there, or null; drift: paths that somebody
     had changed in the live release; mended: paths and links that were put right in place; pruned: ids; foreign: paths
-    in removed releases that nobody listed; strays: what went out of view, see :mod:`.strays`; before: {path: text or
-    null} where a diff was asked for; waits_for: in check mode, who holds the lock now, or null.
+    in removed releases that nobody listed; strays: what went out of view, see :mod:`.strays`; troubles: sentences on
+    what could not be put away afterwards; before: {path: text or null} where a diff was asked for; waits_for: in check
+    mode, who holds the lock now, or null.
     """
     visible = seen.visible()
     done = {path: action for path, action in actions(visible, after).items() if action != "unchanged"}
@@ -84,6 +100,7 @@ def result(
         "pruned": switched.pruned,
         "foreign": switched.foreign,
         "strays": switched.strays,
+        "troubles": switched.troubles,
         "waits_for": switched.waits_for,
         "before": before,
     }

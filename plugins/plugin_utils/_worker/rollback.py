@@ -15,7 +15,7 @@ from .lock import Locked
 from .look import Verdict, look, verify
 from .names import mend_links, predicted_wait, refuse_mounts
 from .report import Switched, read_text, result, texts
-from .scratch import Scratch, clean, standing, write_manifest
+from .scratch import Scratch, clean, require_kept, standing, write_manifest
 from .store import (
     ADOPTED,
     EDITED,
@@ -56,6 +56,7 @@ def _run(channel: Channel, params: dict[str, Any]) -> dict[str, Any]:
     with open_store(params["root"], params["name"], create=False) as store:
         refuse_mounts(store)
         require_writable(store)
+        require_kept(store)
         _require_live(store)
         if params["check_mode"]:
             waits_for = predicted_wait(store)
@@ -107,6 +108,7 @@ def _to(store: Store, params: dict[str, Any]) -> dict[str, Any]:
                 who = dict(source, who=params["who"], kind="rollback")
                 switched = go_live(scratch, Target(release, files), who, params["adopt_folders"])
             switched.foreign += scratch.kept
+            switched.troubles += filter(None, [scratch.trouble])
     done = result(params, release, files, seen, switched, before)
     done["source"] = source
     done["files"] = {path: {key: entry[key] for key in entry if key != "signature"} for path, entry in files.items()}

@@ -12,7 +12,8 @@ import os
 import stat
 import sys
 
-from .history import activations
+from .channel import WorkerError
+from .history import settled
 from .many import each
 from .mounts import is_held
 from .store import (
@@ -26,7 +27,9 @@ from .store import (
     lstat,
     make_folder,
     manifest_of,
+    open_folder,
     releases,
+    sentence,
     shared_target,
     signature,
     write_all,
@@ -115,14 +118,18 @@ def remove_empty(folder: int, path: str) -> bool:
 class Scratch:
     """A fresh scratch folder of this run; removed when the ``with`` block ends, or by the next run.
 
-    ``kept``: where files are, once it is removed, that were in it and could not go.
+    ``going``: the releases that this run removes, so that nothing is handed over to them; ``kept``: where files are,
+    once it is removed, that were in it and could not go; ``trouble``: why it could not be removed, which is no failure
+    of a run, since the next one does it.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, going: Sequence[str] = ()) -> None:
         self.store = store
+        self.going = going
         self.name = SCRATCH + os.urandom(4).hex()
         self.fd = -1
         self.kept: list[str] = []
+        self.trouble = ""
 
     def __enter__(self) -> Scratch:
         os.mkdir(self.name, 0o700, dir_fd=self.store.releases_fd)
@@ -131,7 +138,10 @@ class Scratch:
 
     def __exit__(self, *_exc: object) -> None:
         os.close(self.fd)
-        self.kept = discard(self.store, self.name)
+        try:
+            self.kept = discard(self.store, self.name, self.going)
+        except (OSError, WorkerError) as error:
+            self.trouble = sentence(error, self.store.root)
 
 
 def write_manifest(scratch: Scratch, release: str, manifest: dict[str, Any]) -> None:
@@ -148,15 +158,18 @@ def write_manifest(scratch: Scratch, release: str, manifest: dict[str, Any]) -> 
     os.fsync(scratch.store.releases_fd)
 
 
-def clean(store: Store) -> list[str]:
+def stages(store: Store) -> list[str]:
+    """The scratch folders of runs that did not end."""
+    return sorted(name for name in os.listdir(store.releases_fd) if name.startswith(SCRATCH)) if store.exists() else []
+
+
+def clean(store: Store, going: Sequence[str] = ()) -> list[str]:
     """Remove what runs that did not end left behind; return where files are now that could not go.
 
-    Call it under the project's lock.
+    Nothing is handed over to releases that are ``going``. Call it under the project's lock.
     """
-    present, kept = set(os.listdir(store.releases_fd)), list[str]()
-    for name in sorted(present):
-        if name.startswith(SCRATCH):
-            kept += discard(store, name)
+    kept = [path for name in stages(store) for path in discard(store, name, going)]
+    present = set(os.listdir(store.releases_fd))
     stay, unused = standing(store), unused_copies(store)
     for release in unused:
         remove(store.releases_fd, release, lambda _path, _info: True)
@@ -176,7 +189,7 @@ def unused_copies(store: Store) -> set[str]:
     """The releases that a run which did not end made to keep what is still where it was."""
     copies = {one for one in releases(store) if one.startswith((ADOPTED, EDITED))} - {live_id(store)}
     if copies:
-        copies -= {record["release"] for record in activations(store)}
+        copies -= {record["release"] for record in settled(store)[0]}
     return {release for release in copies if _is_unused_copy(store, release)}
 
 
@@ -195,7 +208,7 @@ def _is_unused_copy(store: Store, release: str) -> bool:
     )
 
 
-def discard(store: Store, scratch: str) -> list[str]:
+def discard(store: Store, scratch: str, going: Sequence[str] = ()) -> list[str]:
     """Remove a scratch folder, but for bytes that are nowhere else; return where those are now.
 
     What links displaced goes into the release that keeps it, of a replaced tree goes what its manifest lists.
@@ -207,7 +220,7 @@ def discard(store: Store, scratch: str) -> list[str]:
         return []
     retired = f"{scratch}/{RETIRED}"
     if lstat(store.releases_fd, retired):
-        kept += retire(store, retired)
+        kept += retire(store, retired, going)
     if lstat(store.releases_fd, f"{scratch}/{DISPLACED}"):
         from .hand_over import hand_over  # most runs displace nothing
 
@@ -216,12 +229,15 @@ def discard(store: Store, scratch: str) -> list[str]:
     return kept
 
 
-def retire(store: Store, folder: str) -> list[str]:
-    """Remove the trees in ``folder``, each named by its release; return where what stays of them is now."""
+def retire(store: Store, folder: str, going: Sequence[str] = ()) -> list[str]:
+    """Remove the trees in ``folder``, each named by its release; return where what stays of them is now.
+
+    Nothing of them is handed over to releases that are ``going``, too.
+    """
     left = []
     for path, info in walk(store.releases_fd, folder):
         if stat.S_ISDIR(info.st_mode) and path.count("/") == folder.count("/") + 1:
-            left += remove_tree(store, path, path.rpartition("/")[2])
+            left += remove_tree(store, path, path.rpartition("/")[2], going)
     return left
 
 
@@ -249,6 +265,13 @@ def keep(store: Store, path: str, label: str) -> str:
         os.close(kept)
 
 
+def require_kept(store: Store) -> None:
+    """Raise WorkerError where nothing could be kept because something else has that folder's name."""
+    fd = open_folder(store.home_fd, KEPT, store.path(KEPT)) if store.home_fd >= 0 else None
+    if fd is not None:
+        os.close(fd)
+
+
 def fresh(label: str, taken: set[str]) -> str:
     """``label``, or the first of ``label-2``, ``label-3`` … that is not taken."""
     names = [label, *(f"{label}-{number}" for number in range(2, len(taken) + 3))]
@@ -271,12 +294,14 @@ def remove_tree(store: Store, tree: str, release: str, going: Sequence[str] = ()
     return [where + path[len(tree) :] for path in left]
 
 
-def handed_over(store: Store, tree: str, release: str, going: Sequence[str] = ()) -> list[tuple[str, str]]:
+def handed_over(
+    store: Store, tree: str, release: str, going: Sequence[str] = (), listed: dict[str, dict[str, Any]] | None = None
+) -> list[tuple[str, str]]:
     """What was changed in a tree of a release and is kept as a copy by another one: (path, that one)."""
     found = []
     keepers = [one for one in _keepers(store, release) if one not in going]
     copies = [(one, (manifest_of(store, one) or {"files": {}})["files"]) for one in keepers]
-    for path in not_ours(store, tree, release) if copies else ():
+    for path in not_ours(store, tree, release, listed) if copies else ():
         for keeper, files in copies:
             entry = files.get(path, {"type": ""})
             places = (f"{keeper}/{path}", f"{tree}/{path}")
@@ -288,14 +313,17 @@ def handed_over(store: Store, tree: str, release: str, going: Sequence[str] = ()
 
 def _keepers(store: Store, release: str) -> list[str]:
     """The releases that may keep copies of what was changed in this one: what is live, and those made of it."""
-    made = [record["release"] for record in reversed(activations(store)) if record.get("from") == release]
+    made = [record["release"] for record in reversed(settled(store)[0]) if record.get("from") == release]
     found = dict.fromkeys([live_id(store) or "", *made])
     return [one for one in found if one.startswith((ADOPTED, EDITED)) and one != release and store.has_tree(one)]
 
 
-def not_ours(store: Store, tree: str, release: str) -> list[str]:
-    """The paths in a tree of a release that no manifest lists or that were changed since; without folders."""
-    listed = (manifest_of(store, release) or {"files": {}})["files"]
+def not_ours(store: Store, tree: str, release: str, listed: dict[str, dict[str, Any]] | None = None) -> list[str]:
+    """The paths in a tree of a release that no manifest lists or that were changed since; without folders.
+
+    Where the release has no manifest, ``listed`` stands for it.
+    """
+    listed = (manifest_of(store, release) or {"files": listed or {}})["files"]
     drop = len(tree) + 1
     return sorted(
         path[drop:]

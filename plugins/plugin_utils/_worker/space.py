@@ -45,7 +45,11 @@ def shortage(store: Store, size: int, count: int, surplus: tuple[str, ...] = ())
 
 
 def _no_space(store: Store, what: str, needed: int, free: int) -> WorkerError:
-    fix = f"free space there, or lower training_keep_releases (old releases are in {store.path('releases')})"
+    from .store import releases
+
+    fix = "free space there"
+    if store.exists() and len(releases(store)) > 1:
+        fix += f", or lower training_keep_releases (old releases are in {store.path('releases')})"
     return WorkerError("no-space", f"{store.root} has {what}: {fix}", needed=needed, free=free)
 
 

@@ -381,6 +381,11 @@ def some(paths: list[str], most: int = 5, count: int = 0) -> str:
     return ", ".join(paths[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def sentence(error: OSError | WorkerError, root: str) -> str:
+    """What an error says to a person."""
+    return (error if isinstance(error, WorkerError) else explain(error, root)).message
+
+
 def explain(error: OSError, root: str) -> WorkerError:
     """An error of the file system as a sentence with what to do about it."""
     fixes: dict[int | None, tuple[str, str]] = {

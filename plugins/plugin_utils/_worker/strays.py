@@ -15,18 +15,19 @@ from .scratch import (
     DISPLACED,
     KEPT,
     RETIRED,
-    SCRATCH,
     fresh,
     handed_over,
     is_bytecode,
     is_mark,
     not_ours,
+    stages,
     walk,
 )
 from .store import Store, lstat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 _NAMED = 100
@@ -56,19 +57,19 @@ def strays(store: Store, seen: Look, release: str) -> dict[str, Any]:
     }
 
 
-def predicted_kept(store: Store) -> tuple[list[str], set[str]]:
-    """Where files will be that a run first keeps of those that did not end; and the names that ``kept`` then has."""
+def predicted_kept(store: Store, leaving: Sequence[str] = ()) -> tuple[list[str], set[str]]:
+    """Where files will be that a run first keeps of those that did not end; and the names that ``kept`` then has.
+
+    ``leaving`` are the releases to which nothing is handed over.
+    """
     taken = set(os.listdir(store.path(KEPT))) if os.path.isdir(store.path(KEPT)) else set[str]()
     found: list[str] = []
-    stages = (
-        sorted(name for name in os.listdir(store.releases_fd) if name.startswith(SCRATCH)) if store.exists() else []
-    )
-    for stage in stages:
+    for stage in stages(store):
         retired = f"{stage}/{RETIRED}"
         trees = [path for path, _info in walk(store.releases_fd, retired) if path.count("/") == 2]
         for tree in trees:
             release = tree.rpartition("/")[2]
-            ours = {path for path, _keeper in handed_over(store, tree, release)}
+            ours = {path for path, _keeper in handed_over(store, tree, release, leaving)}
             left = [f"/{path}" for path in not_ours(store, tree, release) if path not in ours]
             found += _labelled(store, release, left, taken)
         if lstat(store.releases_fd, f"{stage}/{DISPLACED}"):
@@ -91,19 +92,29 @@ def _labelled(store: Store, label: str, paths: list[str], taken: set[str]) -> li
     return [store.path(KEPT, label) + path for path in paths]
 
 
-def predicted_foreign(store: Store, seen: Look, replaced: str | None, pruned: list[str]) -> list[str]:
+def predicted_foreign(
+    store: Store,
+    seen: Look,
+    replaced: str | None,
+    pruned: list[str],
+    leaving: Sequence[str] = (),
+    wanted: dict[str, dict[str, Any]] | None = None,
+) -> list[str]:
     """Where files will be that are found in the tree of a release that is replaced, or pruned, and that are not ours.
 
     What was changed is not among them where a release keeps it, also one that is about to: that one takes it in.
+    ``leaving`` is as for :func:`predicted_kept`; ``wanted`` are the files of the release that replaces one whose
+    manifest is lost.
     """
     if not store.exists():
         return []
-    found, taken = predicted_kept(store)
+    found, taken = predicted_kept(store, leaving)
     visible = seen.visible() if seen.to_keep() else {}
     for release in [*([replaced] if replaced else []), *pruned]:
-        kept = {path for path, _keeper in handed_over(store, release, release, pruned)}
+        listed = wanted if release == replaced else None
+        kept = {path for path, _keeper in handed_over(store, release, release, pruned, listed)}
         if release == seen.live:
             kept |= {path for path, entry in seen.verdict.drift.items() if entry and visible.get(path) is entry}
-        left = [path for path in not_ours(store, release, release) if path not in kept]
+        left = [path for path in not_ours(store, release, release, listed) if path not in kept]
         found += _labelled(store, release, [f"/{path}" for path in left], taken)
     return found

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from .adopt import copy_visible, displace, new_name
@@ -65,8 +66,9 @@ def go_live(scratch: Scratch, target: Target, who: dict[str, Any], adopt_folders
         add_links(store, seen.names.missing)
         share(store, target.files)
         switched.activation = _switch(scratch, target.release, who)
-        remove_links(store, seen.names.stale)
-        os.fsync(store.root_fd)
+        with switched.putting_away(store):
+            remove_links(store, seen.names.stale)
+            os.fsync(store.root_fd)
     return switched
 
 
@@ -112,7 +114,7 @@ def _publish(scratch: Scratch, target: Target) -> list[str]:
             os.rename(old, target.tree.name, src_dir_fd=scratch.fd, dst_dir_fd=scratch.fd)
             os.rename(release, old, src_dir_fd=store.releases_fd, dst_dir_fd=scratch.fd)
             os.rename(target.tree.name, release, src_dir_fd=scratch.fd, dst_dir_fd=store.releases_fd)
-        left = retire(store, f"{scratch.name}/{RETIRED}")
+        left = retire(store, f"{scratch.name}/{RETIRED}", scratch.going)
     else:
         os.rename(target.tree.name, release, src_dir_fd=scratch.fd, dst_dir_fd=store.releases_fd)
     os.fsync(store.releases_fd)
@@ -126,5 +128,6 @@ def _switch(scratch: Scratch, release: str, who: dict[str, Any]) -> int:
     os.symlink(f"releases/{release}", "current", dir_fd=scratch.fd)
     os.rename("current", "current", src_dir_fd=scratch.fd, dst_dir_fd=store.home_fd)
     os.fsync(store.home_fd)
-    append(store, {"proved": number}, lasting=False)
+    with contextlib.suppress(OSError):  # it is live, full disk or not
+        append(store, {"proved": number}, lasting=False)
     return number

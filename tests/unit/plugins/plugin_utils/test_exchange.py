@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -25,6 +26,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.boot impo
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.enter import View
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import SourceChanged, StepError
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import ConnectionLost, Frame, Request, exchange
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import MOST_LEVELS
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.pipes import ended
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.sources import boot_source, packed_sources
 
@@ -304,6 +306,29 @@ HOSTILE = [
     ("an unknown frame", 'print(\'{"kind": "what\\\\u001b"}\')', "unexpected frame|as agreed"),
     ("a need without paths", 'print(\'{"kind": "need"}\')', "unexpected frame|as agreed"),
 ]
+DEEP = [
+    ("lists in a result", '{"kind": "result", "value": {"drift": ', "[", "]", "}}"),
+    ("objects in a result", '{"kind": "result", "value": {"drift": ', '{"":[[],', "[]]}", "}}"),
+    ("the details of an error", '{"kind": "error", "code": "", "message": "", "details": {"": ', "[", "]", "}}"),
+    ("progress", '{"kind": "progress", "done": 1, "total": 2, "what": "x", "more": ', "[", "]", "}"),
+    ("signs of life", '{"kind": "beat", "more": ', "[", "]", "}"),
+]
+HOSTILE += [
+    (
+        f"{levels} levels of {name}",
+        f"print({head!r} + {opens!r} * {levels} + {closes!r} * {levels} + {tail!r})",
+        "no frame",
+    )
+    for name, head, opens, closes, tail in DEEP
+    for levels in (MOST_LEVELS, 300, 3000)
+]
+
+
+@pytest.mark.parametrize("brackets", [("[", "]"), ('{"":', "}")])
+def test_what_is_as_deep_as_allowed_comes_back(brackets: tuple[str, str]) -> None:
+    opens, closes = (one * (MOST_LEVELS - 2) for one in brackets)
+    params = {"text": "[{" * 1000, "deep": json.loads(f"{opens}{'1' if ':' in opens else ''}{closes}")}
+    assert exchange(LOCAL, Request("echo", params, python=sys.executable)).result == params
 
 
 @pytest.mark.parametrize(("does", "says"), [case[1:] for case in HOSTILE], ids=[case[0] for case in HOSTILE])
@@ -506,3 +531,11 @@ def test_an_interpreter_that_crashes_is_named_with_what_it_worked_on() -> None:
     ) as caught:
         exchange(LOCAL, Request("segfault", {}, python=sys.executable))
     assert caught.value.code == "crash"
+
+
+def test_a_lost_worker_is_run_again_but_where_that_would_undo_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_operations(monkeypatch, {"gone": "import os\n\ndef run(channel, params):\n    os.kill(os.getpid(), 9)\n"})
+    with pytest.raises(ConnectionLost, match=r"its memory used up .* Run again$"):
+        exchange(LOCAL, Request("gone", {}, python=sys.executable))
+    with pytest.raises(ConnectionLost, match=r"its memory used up .* look first$"):
+        exchange(LOCAL, Request("gone", {}, python=sys.executable, unsure="look first"))

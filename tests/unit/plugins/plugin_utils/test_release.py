@@ -160,13 +160,16 @@ def test_the_line_names_what_went_out_of_view_and_what_removing_found(tmp_path: 
     write(root, {"out/model.pt": "m", "out/log/1.txt": "1"})
     for number, end in (
         (2, "; 2 files that no release lists {stay} in {home}/releases/{first}…: name out in training_shared"),
-        (3, "; 2 files of removed releases {be} in {home}/kept"),
+        (3, "; 2 files that no release lists {be} in {home}/kept"),
     ):
         write(project, {"train.py": str(number)})
         for check_mode in (True, False):
             done = step(root, project, check_mode=check_mode, keep=2)
             words = {"stay": "would stay", "be": "would be"} if check_mode else {"stay": "stay", "be": "are"}
             assert done["summary"].endswith(end.format(home=f"{root}/.trainops/demo", first=first[:7], **words))
+            gone = f"2 files written below out of {root} {'would go' if check_mode else 'went'} out of view"
+            warned = [gone] if number == 2 else []
+            assert [one.partition(", since")[0].removeprefix("release: ") for one in done["warnings"]] == warned
     assert (root / ".trainops" / "demo" / "kept" / first / "out" / "model.pt").read_text() == "m"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import switch
 
+from tests.unit.interrupting import in_memory, run_and_die
 from tests.unit.releasing import Controller, deploy, history, home, leftovers, live, plain, roll_back, visible, write
 
 PREFIX = "ansible_collections.trainops.proxmox.plugins.plugin_utils._worker"
@@ -172,3 +173,46 @@ def test_nothing_that_is_left_of_an_adopted_release_is_refused(tmp_path: Path) -
     with pytest.raises(Exception, match="adopted was changed since it was made"):
         roll_back(tmp_path)
     assert live(tmp_path) == history(tmp_path)[-1]["release"]
+
+
+def test_an_edit_is_not_handed_over_to_what_goes_in_the_same_run(tmp_path: Path) -> None:
+    """The edited file of a release that is made anew is in a release that keeps the edit, and that is the oldest."""
+    first, edit = {"train.py": "A\n", "pkg/m.py": "m\n"}, "an edit of A\n"
+    deploy(tmp_path, first)
+    write(tmp_path, {"train.py": edit})
+    for number in range(3):
+        deploy(tmp_path, {**first, "train.py": f"{number}\n"})
+    write(tmp_path, {"pkg/m.py": "another edit\n"})
+    predicted = deploy(tmp_path, first, check_mode=True)
+    done = deploy(tmp_path, first)
+    assert (done["pruned"], done["adopted"]) == (["edited"], "edited-2")
+    assert {**predicted, "asked": []} == {**done, "asked": []}
+    (kept,) = done["foreign"]
+    assert Path(kept).read_text() == edit
+
+
+def test_a_release_whose_manifest_is_lost_is_judged_by_the_one_that_replaces_it(tmp_path: Path) -> None:
+    deploy(tmp_path, {"train.py": "1\n", "a": "a\n"})
+    first = str(live(tmp_path))
+    deploy(tmp_path, {"train.py": "2\n"})
+    home(tmp_path, "releases", f"{first}.json").unlink()
+    write(home(tmp_path, "releases", first), {"a": "changed\n", "b": "b\n"})
+    predicted = deploy(tmp_path, {"train.py": "1\n", "a": "a\n"}, check_mode=True)
+    done = deploy(tmp_path, {"train.py": "1\n", "a": "a\n"})
+    assert predicted["foreign"] == done["foreign"]
+    assert [Path(path).read_text() for path in done["foreign"]] == ["changed\n", "b\n"]
+
+
+def test_check_mode_foretells_what_follows_an_adoption_that_did_not_end() -> None:
+    at, died = 0, True
+    while died:
+        at += 1
+        with in_memory() as root:
+            deploy(root, {"a": "1\n", "b": "b\n"})
+            write(root, {"a": "by hand\n"})
+            died = run_and_die(lambda where: deploy(where, {"a": "2\n", "b": "b\n"}), root, at)
+            predicted = deploy(root, {"a": "2\n", "b": "b\n"}, check_mode=True)
+            done = deploy(root, {"a": "2\n", "b": "b\n"})
+            differs = {key: (predicted[key], done[key]) for key in done if predicted[key] != done[key]}
+            assert set(differs) <= {"asked", "bytes_sent"}, (at, differs)
+    assert at > 50

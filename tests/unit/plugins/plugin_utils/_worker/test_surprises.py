@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import eject
+from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker import eject, prune, scratch, switch
 from ansible_collections.trainops.proxmox.plugins.plugin_utils._worker.channel import WorkerError
 
 from tests.unit.releasing import (
@@ -23,7 +24,9 @@ from tests.unit.releasing import (
     Files,
     compare_with,
     deploy,
+    history,
     home,
+    leftovers,
     live,
     params,
     plain,
@@ -229,6 +232,11 @@ def both_ways(call: Callable[[bool], Outcome], root: Path) -> Outcome:
     return done
 
 
+def foretold(root: Path, files: Files, **more: Any) -> Outcome:
+    """A deploy, which check mode foretold."""
+    return both_ways(lambda mode: {**deploy(root, files, check_mode=mode, **more), "asked": []}, root)
+
+
 @pytest.mark.parametrize("attribute", ["i", "a"])
 @pytest.mark.parametrize("name", ["train.py", "conf"])
 def test_what_an_attribute_holds_is_not_adopted(tmp_path: Path, holding: Any, attribute: str, name: str) -> None:
@@ -246,12 +254,70 @@ def test_what_an_attribute_holds_in_an_old_release_is_kept_and_named(tmp_path: P
     first = live(tmp_path)
     for number in range(2):
         deploy(tmp_path, {"train.py": f"{number}\n"}, keep=9)
-    done = both_ways(
-        lambda mode: {**deploy(tmp_path, {"train.py": "x\n"}, keep=2, check_mode=mode), "asked": []}, tmp_path
-    )
+    done = foretold(tmp_path, {"train.py": "x\n"}, keep=2)
     assert first in done["pruned"]
     assert done["foreign"] == [str(home(tmp_path, "kept", str(first), "train.py"))]
     assert visible(tmp_path) == {"train.py": b"x\n"}
+
+
+@pytest.mark.parametrize("attribute", ["i", "a"])
+def test_an_old_release_that_an_attribute_holds_stays(tmp_path: Path, holding: Any, attribute: str) -> None:
+    deploy(tmp_path, V1)
+    first = str(live(tmp_path))
+    holding(home(tmp_path, "releases", first), attribute)
+    for number in range(4):
+        files = {"train.py": f"{number}\n"}
+        done = foretold(tmp_path, files, keep=2)
+        assert (first in done["pruned"], len(done["pruned"]), done["troubles"]) == (False, int(number > 1), [])
+        assert visible(tmp_path) == plain(files)
+
+
+def test_a_link_where_what_stays_is_kept_is_refused_before_anything_changes(tmp_path: Path) -> None:
+    deploy(tmp_path, V1)
+    write(home(tmp_path, "current"), {"run.log": "l\n"})
+    (tmp_path / "elsewhere").mkdir()
+    home(tmp_path, "kept").symlink_to(tmp_path / "elsewhere")
+    deploy_v2 = foretold(tmp_path, V2, keep=2)
+    back = both_ways(lambda mode: roll_back(tmp_path, check_mode=mode), tmp_path)
+    for done in (deploy_v2, back):
+        assert (done["code"], "kept is no folder but a link" in done["message"]) == ("planted", True)
+    assert visible(tmp_path) == plain(V1)
+
+
+def test_what_cannot_be_put_away_is_no_failure_of_what_is_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once with an old release, once with the scratch folder; the next run puts both away."""
+    for number in range(3):
+        deploy(tmp_path, {"train.py": f"{number}\n"}, keep=9)
+
+    def fail(*_arguments: Any) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "somewhere")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prune, "retire", fail)
+        patch.setattr(scratch, "discard", fail)
+        done = deploy(tmp_path, V1, keep=2)
+    assert visible(tmp_path) == plain(V1)
+    assert [trouble.partition(": ")[2].partition(":")[0] for trouble in done["troubles"]] == ["Input/output error"] * 2
+    assert deploy(tmp_path, V1, keep=2)["troubles"] == []
+    assert leftovers(tmp_path) == []
+    assert len([one for one in home(tmp_path, "releases").iterdir() if one.is_dir()]) == 2
+
+
+def test_a_full_disk_after_the_switch_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What proves an activation is noted after the rename that makes it true."""
+    deploy(tmp_path, V1)
+    deploy(tmp_path, V2)
+    append = switch.append
+
+    def full(store: Any, record: Any, lasting: bool = True) -> None:
+        if "proved" in record:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(store, record, lasting)
+
+    monkeypatch.setattr(switch, "append", full)
+    assert roll_back(tmp_path)["changed"]
+    assert visible(tmp_path) == plain(V1)
+    assert [one["kind"] for one in history(tmp_path)] == ["deploy", "deploy", "rollback"]
 
 
 def test_what_an_attribute_holds_in_the_live_release_is_refused_by_an_eject(tmp_path: Path, holding: Any) -> None:
