@@ -41,7 +41,7 @@ def look_at_names(store: Store, wanted: set[str], shared: set[str]) -> Names:
     names = Names()
     links = our_links(store)
     names.stale = sorted(links - wanted)
-    problems = [_refuse_shared(store, name) for name in sorted(shared & links)]
+    problems = [problem for name in sorted(shared) for problem in _why_not_shared(store, name, links)]
     for name in sorted(wanted):
         info = None if name in links else lstat(store.root_fd, name)
         if name in links:
@@ -53,7 +53,9 @@ def look_at_names(store: Store, wanted: set[str], shared: set[str]) -> Names:
         else:
             problems.append(_refuse_kind(store, name, info))
     if names.plain:
-        problems += _claimed(store, names.plain)
+        problems += _held(store, names.plain)
+    if names.plain or names.missing:
+        problems += _claimed(store, sorted([*names.plain, *names.missing]))
     if problems:
         raise WorkerError("conflict", together(problems))
     return names
@@ -100,19 +102,50 @@ def _refuse_kind(store: Store, name: str, info: os.stat_result) -> str:
     )
 
 
-def _refuse_shared(store: Store, name: str) -> str:
+def _why_not_shared(store: Store, name: str, links: set[str]) -> list[str]:
+    """Why a name cannot be shared: it leads into a release, and what is written there is out of view with the next."""
     path = os.path.join(store.root, name)
-    return (
-        f"{path} was deployed as part of the project and is now named in training_shared: deploy once with {name} in "
-        "training_exclude instead, put its content where the link was, then share it"
-    )
+    if name in links:
+        fix = f"deploy once with {name} in training_exclude instead, put its content where the link was, then share it"
+        return [f"{path} was deployed as part of the project and is now named in training_shared: {fix}"]
+    target = link_target(store, name)
+    owner = owner_of(target)
+    if target == f"{HOME}/{owner}/current/{name}":
+        if owner not in project_names(store.root):
+            return [f"{path} is a link of project {owner}, of which nothing is live in {store.root}: remove it"]
+        what = (
+            f"{path} belongs to project {owner}, and what this one writes there goes out of view with that one's next"
+        )
+        fix = f"give one of the two another training_root, or first deploy {owner} with {name} in training_exclude"
+        return [f"{what} deploy: share another name, {fix}"]
+    owner = _leads_into(store, target) if target else ""
+    whose = "this project" if owner == store.name else f"project {owner}"
+    into = f"{path} is a link (to {target}) into a release of {whose}, and what is written there goes out of view"
+    return [f"{into} with its next deploy: put a folder in its place, or share another name"] if owner else []
 
 
-def _claimed(store: Store, plain: list[str]) -> list[str]:
-    """Why plain names must not be adopted after all: something is mounted there, or another project shares them."""
+def _leads_into(store: Store, target: str) -> str:
+    """The project into whose releases a link in the root that says ``target`` leads; empty when into none.
+
+    A link that leaves the root is not followed: what is there need not answer, as a share over the network.
+    """
+    root = _real_root(store)
+    for base in (root, store.root):
+        inside = os.path.relpath(os.path.join(root, target), base)
+        if inside.partition("/")[0] != "..":
+            return owner_of(os.path.relpath(os.path.realpath(os.path.join(root, inside)), root))
+    return ""
+
+
+def _real_root(store: Store) -> str:
+    return os.path.realpath(f"/proc/self/fd/{store.root_fd}")
+
+
+def _held(store: Store, plain: list[str]) -> list[str]:
+    """Why plain names must not be adopted after all: something is mounted there, or an attribute holds them."""
     problems = []
     mounts = mount_points()
-    real = os.path.realpath(f"/proc/self/fd/{store.root_fd}")
+    real = _real_root(store)
     for name in plain:
         inside = os.path.join(real, name)
         mounted = sorted(mount for mount in mounts if mount == inside or mount.startswith(inside + "/"))
@@ -125,6 +158,12 @@ def _claimed(store: Store, plain: list[str]) -> list[str]:
         elif is_held(store.root_fd, name, closely=True):
             path = os.path.join(store.root, name)
             problems.append(f"{path} is held by an attribute (lsattr shows it): {free_it(path, name)}")
+    return problems
+
+
+def _claimed(store: Store, names: list[str]) -> list[str]:
+    """Which names that are no links yet must not become ones, since another project shares them."""
+    problems = []
     for other in project_names(store.root):
         if other == store.name:
             continue
@@ -132,7 +171,7 @@ def _claimed(store: Store, plain: list[str]) -> list[str]:
         problems += [
             f"{os.path.join(store.root, name)} is shared by project {other}: rename it, leave it out with "
             "training_exclude, or give one of the two another training_root"
-            for name in plain
+            for name in names
             if manifest["files"].get(name, {}).get("type") == "shared"
         ]
     return problems
@@ -140,7 +179,7 @@ def _claimed(store: Store, plain: list[str]) -> list[str]:
 
 def refuse_mounts(store: Store) -> None:
     """Raise WorkerError("mount-point") when something is mounted over our folders, or on a file of a release."""
-    home = os.path.join(os.path.realpath(f"/proc/self/fd/{store.root_fd}"), HOME)
+    home = os.path.join(_real_root(store), HOME)
     ours = os.path.join(home, store.name)
     mounted = sorted(one for one in mount_points() if one in (home, ours) or one.startswith(ours + "/"))
     if mounted:

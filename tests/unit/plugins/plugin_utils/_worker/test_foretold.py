@@ -207,6 +207,16 @@ def carried_out(root: Path, operation: Step, check_mode: bool) -> Any:
 @settings(max_examples=250, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(history=st.lists(steps, max_size=6), operation=operations)
 @example(history=[], operation=("eject",))
+@example(history=[(of_another_project, "data", False)], operation=("deploy", PROJECTS[0], ("data",), 2, True))
+@example(
+    history=[
+        (deployed, PROJECTS[0], ("data",), 3, True),
+        (deployed, PROJECTS[1], (), 3, True),
+        (removed, "data"),
+        (of_another_project, "data", False),
+    ],
+    operation=("rollback", "1", True),
+)
 def test_check_mode_tells_the_truth_whatever_was_there(history: list[Step], operation: Step) -> None:
     with in_memory() as folder:
         root = folder / "root"

@@ -511,6 +511,100 @@ def test_a_name_that_was_deployed_is_not_shared_by_accident(tmp_path: Path) -> N
     assert (home(tmp_path, "current", "conf", "a.yml")).read_text() == "mine"
 
 
+def a_name_of_another_project(root: Path) -> None:
+    deploy(root, {"data/b.txt": "b\n"}, name="other")
+
+
+def a_name_that_another_project_left(root: Path) -> None:
+    a_name_of_another_project(root)
+    shutil.rmtree(root / ".trainops")
+
+
+def a_link_to_a_name_of_another_project(root: Path) -> None:
+    deploy(root, {"theirs/b.txt": "b\n"}, name="other")
+    (root / "data").symlink_to("theirs")
+
+
+def a_link_into_a_folder_of_another_project(root: Path) -> None:
+    deploy(root, {"theirs/deep/b.txt": "b\n"}, name="other")
+    (root / "data").symlink_to(root / "theirs" / "deep")
+
+
+def a_link_into_a_release_of_its_own(root: Path) -> None:
+    deploy(root, V1)
+    (root / "data").symlink_to("conf")
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        (a_name_of_another_project, ["belongs to project other", "first deploy other with data in training_exclude"]),
+        (a_name_that_another_project_left, ["is a link of project other, of which nothing is live", "remove it"]),
+        (a_link_to_a_name_of_another_project, ["is a link (to theirs) into a release of project other"]),
+        (a_link_into_a_folder_of_another_project, ["theirs/deep) into a release of project other", "put a folder"]),
+        (a_link_into_a_release_of_its_own, ["is a link (to conf) into a release of this project"]),
+    ],
+)
+def test_a_name_in_a_release_is_not_shared(
+    tmp_path: Path, there: Callable[[Path], None], words: list[str], check_mode: bool
+) -> None:
+    """Its content would go out of view with the next deploy of whom the release belongs to."""
+    there(tmp_path)
+    before, was_live = snapshot(tmp_path), live(tmp_path)
+    error = refusal(deploy, tmp_path, V1, shared=("data",), check_mode=check_mode)
+    assert error.code == "conflict"
+    for word in (f"{tmp_path}/data ", *words):
+        assert word in error.message
+    assert live(tmp_path) == was_live
+    assert snapshot(tmp_path).keys() - {".trainops/demo/lock"} == before.keys() - {".trainops/demo/lock"}
+    assert not check_mode or snapshot(tmp_path) == before
+
+
+def test_what_is_linked_elsewhere_is_shared(tmp_path: Path) -> None:
+    away, root = tmp_path / "away", tmp_path / "root"
+    root.mkdir()
+    write(away, {"set.bin": "d"})
+    write(root, {"mine/x": "x"})
+    deploy(root, {"other.py": "o\n"}, name="other")
+    for name, target in (("data", away), ("near", "mine"), ("loop", "loop"), ("nowhere", "not/there")):
+        (root / name).symlink_to(target)
+    assert deploy(root, V1, shared=("data", "near", "loop", "nowhere"))["changed"]
+    assert home(root, "current", "data", "set.bin").read_text() == "d"
+
+
+def test_the_fix_of_a_shared_name_that_another_project_deploys(tmp_path: Path) -> None:
+    a_name_of_another_project(tmp_path)
+    refusal(deploy, tmp_path, V1, shared=("data",))
+    deploy(tmp_path, {"b.py": "b\n"}, name="other")
+    deploy(tmp_path, V1, shared=("data",))
+    write(home(tmp_path, "current"), {"data/1": "c"})
+    assert "data is shared by project demo" in refusal(deploy, tmp_path, {"data/b.txt": "b\n"}, name="other").message
+    assert visible(tmp_path)["data/1"] == b"c"
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_rollback_to_what_shares_a_name_of_another_project_is_refused(tmp_path: Path, check_mode: bool) -> None:
+    deploy(tmp_path, V1, shared=("data",))
+    deploy(tmp_path, V2)
+    (tmp_path / "data").rmdir()
+    a_name_of_another_project(tmp_path)
+    before = snapshot(tmp_path)
+    error = refusal(roll_back, tmp_path, check_mode=check_mode)
+    assert (error.code, f"{tmp_path}/data belongs to project other" in error.message) == ("conflict", True)
+    assert snapshot(tmp_path) == before or not check_mode
+    assert visible(tmp_path) == {**plain(V2), "data/b.txt": b"b\n"}
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_shared_name_whose_place_was_removed_is_still_taken(tmp_path: Path, check_mode: bool) -> None:
+    deploy(tmp_path, V1, shared=("data",))
+    (tmp_path / "data").rmdir()
+    error = refusal(deploy, tmp_path, {"data/b.txt": "b\n"}, name="other", check_mode=check_mode)
+    assert (error.code, f"{tmp_path}/data is shared by project demo" in error.message) == ("conflict", True)
+    assert visible(tmp_path) == plain(V1)
+
+
 # Drift
 
 
