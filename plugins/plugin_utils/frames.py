@@ -17,6 +17,9 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import Sou
 _ABORT = struct.pack(">I", 0xFFFFFFFF)
 _END = struct.pack(">I", 0)
 _CHUNK = 64 * 1024
+#: Levels of lists and objects in a frame of a worker; ours need less than half of them. Ansible's callbacks go into a
+#: result by recursion, and one that is some hundreds of levels deep would end them before they say what failed.
+MOST_LEVELS = 40
 
 # What a frame of a kind must hold; kinds of the operations themselves are theirs to check.
 _FORMS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -28,15 +31,26 @@ _FORMS: dict[str, dict[str, type | tuple[type, ...]]] = {
 
 
 def read_frame(line: bytes) -> dict[str, Any] | None:
-    """The frame in a line, None for anything else."""
+    """The frame in a line, None for anything else and for one that is nested deeper than any of ours."""
     try:
         frame = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
+    if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str) or _is_deep(frame, line):
         return None
     form = _FORMS.get(frame["kind"], {})
     return frame if all(isinstance(frame.get(name), kind) for name, kind in form.items()) else None
+
+
+def _is_deep(frame: dict[str, Any], line: bytes) -> bool:
+    """Whether there are more levels in a frame than are allowed; ``line`` is its text."""
+    if line.count(b"[") + line.count(b"{") <= MOST_LEVELS:  # most are as short as that
+        return False
+    level: list[Any] = [frame]
+    for _ in range(MOST_LEVELS):
+        inner = [value for one in level for value in (one.values() if isinstance(one, dict) else one)]
+        level = [value for value in inner if isinstance(value, (dict, list))]
+    return bool(level)
 
 
 @dataclass(frozen=True)
