@@ -24,6 +24,7 @@ from trainops.targets import FORM, looks_like_run, looks_like_target
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
+_HISTORY, _HISTORY_ALONE = "--history", 20
 _TARGET_HELP = f"TARGET is {FORM}."
 _PYTHON = click.option("--python", metavar="PATH", help="The interpreter that trains, a path in the container.")
 _NAME = click.option("--name", metavar="NAME", help="The project's name; by default that of its folder.")
@@ -79,6 +80,17 @@ class _Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order in which one needs them
+
+
+class _Status(click.Command):
+    """A command whose --history needs no number, not even before a target."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = [
+            f"{one}={_HISTORY_ALONE}" if one == _HISTORY and looks_like_target(following) else one
+            for one, following in zip(args, [*args, ""][1:], strict=True)
+        ]
+        return super().parse_args(ctx, given)
 
 
 @click.group(
@@ -227,13 +239,15 @@ def logs(words: Sequence[str], **options: Any) -> None:
     _run(trainops.logs, options, detached=detached, run=run, target=targets)
 
 
-@main.command(epilog=EPILOG)
+@main.command(cls=_Status, epilog=EPILOG)
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option(
-    "--history",
+    _HISTORY,
     type=click.IntRange(min=0),
-    metavar="NUMBER",
-    help="List so many activations [5 of one host] and ended runs [5].",
+    is_flag=False,
+    flag_value=_HISTORY_ALONE,
+    metavar="[NUMBER]",
+    help=f"List so many activations [5 of one host] and ended runs [5]; alone it means {_HISTORY_ALONE}.",
 )
 @_PYTHON
 @_NAME

@@ -38,8 +38,8 @@ class Found:
     """What a survey found, as values; those of steps that did not run are None.
 
     ``node``, ``survey`` and ``release`` are the results of the modules node_info, training_survey and training_release
-    (in check mode). ``message`` says what went wrong, ``project`` is what ``training_project`` will be, ``scripts`` are
-    the Python files on its first level.
+    (in check mode); in the latter, ``failed`` says whether a deploy would be refused. ``message`` says what went wrong,
+    ``project`` is what ``training_project`` will be, ``scripts`` are the Python files on its first level.
     """
 
     target: Target
@@ -97,7 +97,7 @@ def survey(
         message=_message(result),
         node=_values(result, "node"),
         survey=_values(result, "survey"),
-        release=_values(result, "release"),
+        release=_first_deploy(result),
         scripts=_scripts(paths),
     )
 
@@ -136,6 +136,18 @@ def _values(result: Result, step: str) -> dict[str, Any] | None:
     found = [one.step(step) for one in result.hosts.values()]
     good = [one.values for one in found if one and not one.failed and not one.unreachable]
     return good[0] if good else None
+
+
+def _first_deploy(result: Result) -> dict[str, Any] | None:
+    """What a deploy would do, with ``failed``: Ansible leaves that out of what it tells of an error that is ignored.
+
+    A refusal of ours has a code; what Ansible refuses before the step has nothing of the step's own.
+    """
+    release = _values(result, "release")
+    if release is None:
+        return None
+    summary = next(step.summary for one in result.hosts.values() if (step := one.step("release")))
+    return {"summary": summary, **release, "failed": "code" in release or "release_id" not in release}
 
 
 def files(found: Found) -> dict[str, str]:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tests.unit.trainops.folders import runs, until, user_folder
 from trainops.cli import main
-from trainops.errors import WrongExtravars
+from trainops.errors import WrongExtravars, WrongTarget
 from trainops.extravars import Extravars, read_extravars
 
 SAY = "- {name: Say, ansible.builtin.debug: {msg: 'hello {{ who | default(inventory_hostname) }}'}}"
@@ -222,6 +222,9 @@ SHOW = "- {name: Say, ansible.builtin.debug: {msg: '%s'}}"
         (["why", "r3"], "why_training", "training_run training_name", "r3 -"),
         (["status", "--name", "demo"], "training_status", "training_name training_python", "demo -"),
         (["status", "--history", "7"], "training_status", "training_history training_name", "7 -"),
+        (["status", "--history=0"], "training_status", "training_history training_name", "0 -"),
+        (["status", "--history"], "training_status", "training_history training_name", "20 -"),
+        (["status", "--history", "--name", "demo"], "training_status", "training_history training_name", "20 demo"),
         (["diff", "--name", "demo"], "diff_training", "training_name training_python", "demo -"),
         (["launch"], "launch_training", "training_watch training_like training_gpus", "True - -"),
         (
@@ -335,6 +338,41 @@ def test_starting_is_light() -> None:
 def test_a_completion_offers_files(line: str) -> None:
     env = {"_TRAINOPS_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()))}
     assert "file," in CliRunner().invoke(main, [], prog_name="trainops", env=env).output.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "history", "targets"),
+    [
+        (["--history"], 20, None),
+        (["--history", "root@10.0.0.1/200"], 20, ["root@10.0.0.1/200"]),
+        (["--history", "7", "root@10.0.0.1/200"], 7, ["root@10.0.0.1/200"]),
+        (["root@10.0.0.1/200", "--history"], 20, ["root@10.0.0.1/200"]),
+        (["root@10.0.0.1/200"], None, ["root@10.0.0.1/200"]),
+    ],
+)
+def test_history_needs_no_number(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], history: int | None, targets: list[str] | None
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def status(**given: Any) -> None:
+        asked.append(given)
+        raise WrongTarget("enough")
+
+    monkeypatch.setattr("trainops.status", status)
+    assert CliRunner().invoke(main, ["status", *words]).exit_code == 2
+    assert [(one["history"], one["target"]) for one in asked] == [(history, targets and tuple(targets))]
+
+
+def test_a_history_that_is_no_number_is_refused() -> None:
+    done = CliRunner().invoke(main, ["status", "--history", "many"])
+    assert (done.exit_code, "Invalid value for '--history': 'many'" in done.stderr) == (2, True)
+
+
+def test_the_help_and_the_completion_know_that_history_needs_no_number() -> None:
+    assert "--history [NUMBER]" in CliRunner().invoke(main, ["status", "--help"]).output
+    env = {"_TRAINOPS_COMPLETE": "bash_complete", "COMP_WORDS": "trainops status --history --na", "COMP_CWORD": "3"}
+    assert "plain,--name" in CliRunner().invoke(main, [], prog_name="trainops", env=env).output.splitlines()
 
 
 @pytest.mark.parametrize("answer", ["n\n", ""])

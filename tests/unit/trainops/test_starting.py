@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit import releasing
+from trainops import starting
 from trainops.errors import FileExists, ProjectNotFound, WrongTarget
 from trainops.report import report
 from trainops.results import Reason
@@ -144,6 +146,48 @@ def test_what_would_be_refused_is_not_the_next_step(release: dict[str, Any] | No
     text = report(replace(FOUND, release=release), [])
     assert text.splitlines()[-1] == "next        settle what is refused, then: trainops deploy"
     assert "refused: /root/train.py belongs to project x" in text or release is None
+
+
+DEPLOY = """\
+- hosts: training
+  gather_facts: false
+  tasks:
+    - trainops.proxmox.training_release:
+        {project: "{{ project }}", root: "{{ root }}", python: "{{ ansible_playbook_python }}", name: "{{ name }}"}
+      check_mode: true
+      ignore_errors: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "deploy", "next_step"),
+    [
+        ("mine", "/train.py belongs to project other, and", "settle what is refused, then: trainops deploy"),
+        ("..", "'..' cannot be", "settle what is refused, then: trainops deploy"),
+        ("{{ nothing }}", "'nothing' is undefined", "settle what is refused, then: trainops deploy"),
+        ("other", "would go live at", "trainops deploy"),
+    ],
+)
+def test_what_ansible_tells_of_a_refusal_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, deploy: str, next_step: str
+) -> None:
+    """It is run here as the survey does it, errors ignored, and by a worker on this machine."""
+    root, project = tmp_path / "root", tmp_path / "project"
+    for folder in (root, project):
+        folder.mkdir()
+    (project / "train.py").write_text("print(2)\n")
+    releasing.deploy(root, {"train.py": "print(1)\n"}, name="other")
+    write(FOUND, tmp_path)
+    (tmp_path / "deploy.yml").write_text(DEPLOY.replace("{{ name }}", name))
+    given = {"ansible_connection": "local", "project": str(project), "root": str(root)}
+    result = run_playbook("deploy.yml", cwd=tmp_path, extravars=given)
+    monkeypatch.setattr(starting, "run_playbook", lambda *_words, **_options: result)
+    found = survey("root@10.1.2.6/200")
+    told = " ".join(report(replace(found, node=NODE, survey=SURVEY), []).split())
+    assert f"deploy {'' if name == 'other' else 'refused: '}" in told
+    assert deploy in told
+    assert told.endswith(f" next {next_step}")
+    assert found.reason is Reason.OK
 
 
 def test_a_failure_is_the_last_word() -> None:
