@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 import os
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from ansible.utils.display import Display
@@ -60,17 +62,25 @@ class ActionModule(NamedStep):
         return self._release(options, common, tell)
 
     def _release(self, options: dict[str, Any], common: dict[str, Any], tell: Progress) -> dict[str, Any]:
-        project = _project(options, tell)
-        refuse_unchecked(project.files, options["checked"])
-        params = {
-            "name": project.name,
-            "manifest": {"files": project.rows},
-            "keep": options["keep_releases"],
-            "source": {"commit": project.commit, "dirty": project.dirty},
-            "checked": {key: value for key, value in (options["checked"] or {}).items() if key != "sources"} or None,
-        }
-        done = self._ask("release", {**common, **params}, options, tell, sender(project.files))
-        return released(project, {**done, "root": common["root"], "name": project.name}, common["check_mode"])
+        @functools.cache
+        def project() -> Project:
+            found = _project(options, tell)
+            refuse_unchecked(found.files, options["checked"])
+            return found
+
+        def params() -> dict[str, Any]:
+            checked = {key: value for key, value in (options["checked"] or {}).items() if key != "sources"}
+            return {
+                **common,
+                "name": project().name,
+                "manifest": {"files": project().rows},
+                "keep": options["keep_releases"],
+                "source": {"commit": project().commit, "dirty": project().dirty},
+                "checked": checked or None,
+            }
+
+        done = self._ask("release", params, options, tell, lambda frame: sender(project().files)(frame))
+        return released(project(), {**done, "root": common["root"], "name": project().name}, common["check_mode"])
 
     def _compare(self, options: dict[str, Any], common: dict[str, Any], tell: Progress, host: str) -> dict[str, Any]:
         from ansible_collections.trainops.proxmox.plugins.plugin_utils.compare import compared  # rarely needed
@@ -84,12 +94,12 @@ class ActionModule(NamedStep):
     def _ask(
         self,
         operation: str,
-        params: dict[str, Any],
+        params: dict[str, Any] | Callable[[], dict[str, Any]],
         options: dict[str, Any],
         tell: Progress,
         answer: Answer = no_answer,
     ) -> dict[str, Any]:
-        unsure = _UNSURE if operation == "rollback" and params["to"] is None else ""
+        unsure = _UNSURE if operation == "rollback" and options["to"] is None else ""
         request = Request(operation, params, options["python"], options["timeout"], unsure=unsure)
         return exchange(self._connection, request, answer, tell).result
 

@@ -48,15 +48,16 @@ _OF_SSH = "Warning: Permanently added "
 class Request:
     """One operation of the worker.
 
-    ``timeout`` bounds the whole exchange in seconds. ``quiet`` is after how many seconds without a sign of life from
-    here the worker gives up by itself; 0 for never. ``unsure`` is a sentence for when the worker was lost, where
-    running the operation again is not the thing to do. ``view`` is a script that the same remote command runs on the
-    node beside the operation. ``view_for`` is the kind of frame whose answer needs that view: the frame then reaches
-    the step when the view is there, or given up, and has it as ``node_view``, None where no node was asked.
+    ``params`` may be a function that gives them, which is called while the worker starts; what it raises ends the
+    exchange. ``timeout`` bounds the whole exchange in seconds. ``quiet`` is after how many seconds without a sign of
+    life from here the worker gives up by itself; 0 for never. ``unsure`` is a sentence for when the worker was lost,
+    where running the operation again is not the thing to do. ``view`` is a script that the same remote command runs on
+    the node beside the operation. ``view_for`` is the kind of frame whose answer needs that view: the frame then
+    reaches the step when the view is there, or given up, and has it as ``node_view``, None where no node was asked.
     """
 
     operation: str
-    params: dict[str, Any]
+    params: dict[str, Any] | Callable[[], dict[str, Any]]
     python: str = "/usr/bin/python3"
     timeout: float = 600.0
     view: View | None = None
@@ -185,9 +186,10 @@ def _drive(
     reader: Reader, sender: Sender, request: Request, answer: Answer, view: Callable[[], str | None]
 ) -> dict[str, Any] | None:
     """Send the request and answer frames until the result; None when the conversation broke off."""
-    body = {"operation": request.operation, "params": request.params, "quiet": request.quiet}
     try:
-        sender.send(Frame("request", body), before=packed_sources(request.operation))
+        sender.begin(packed_sources(request.operation))
+        params = request.params() if callable(request.params) else request.params
+        sender.send(Frame("request", {"operation": request.operation, "params": params, "quiet": request.quiet}))
         while True:
             frame = reader.frames.get()
             if frame is None:
@@ -248,7 +250,12 @@ def _converse(way: Connection, request: Request, answer: Answer, progress: Progr
             stderr = reader.wait_for(f"{nonce} view === end\n".encode("ascii"), request.view.deadline + _VIEW_SECONDS)
             return "\n".join(read_report(stderr, nonce)[0].view)
 
-        result = _drive(reader, sender, request, answer, view)
+        try:
+            result = _drive(reader, sender, request, answer, view)
+        except BaseException:
+            session.process.kill()
+            reader.join()  # before the streams that it reads are closed, and their numbers are others'
+            raise
         sender.close()
         reader.join()
         session.process.wait()

@@ -16,7 +16,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.errors import Sou
 
 _ABORT = struct.pack(">I", 0xFFFFFFFF)
 _END = struct.pack(">I", 0)
-_CHUNK = 64 * 1024
+_CHUNK = 256 * 1024
 #: Levels of lists and objects in a frame of a worker; ours need less than half of them. Ansible's callbacks go into a
 #: result by recursion, and one that is some hundreds of levels deep would end them before they say what failed.
 MOST_LEVELS = 40

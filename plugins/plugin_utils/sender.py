@@ -26,13 +26,18 @@ class Sender:
         self._stream: Any = process.stdin
         self._lock = threading.Lock()
 
-    def send(self, frame: Frame, before: bytes = b"") -> None:
-        """Send some bytes and a frame with what belongs to it; blocks while the worker is slow.
+    def begin(self, sources: bytes) -> None:
+        """Send what the worker is made of. Raises BrokenPipeError when nobody takes it."""
+        with self._lock:
+            self._stream.write(sources)
+            self._stream.flush()
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame with what belongs to it; blocks while the worker is slow.
 
         Raises BrokenPipeError when it is gone, SourceChanged as :func:`write_frame` does.
         """
         with self._lock:
-            self._stream.write(before)
             write_frame(self._stream, frame)
             self._stream.flush()
 

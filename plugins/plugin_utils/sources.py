@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 _PACKAGE = "trainops_worker"
 _IMPORT = re.compile(r"^ *from \.(\w*) import (\([^)]*\)|.*)", re.MULTILINE)
-_QUICK = 1  # zlib's level: a better one takes longer than a network needs for what it saves
+_QUICK = 3  # zlib's level: a better one takes longer than a network needs for what it saves
 
 
 @functools.cache

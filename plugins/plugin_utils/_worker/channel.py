@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 ABORT = 0xFFFFFFFF
-CHUNK = 64 * 1024
+CHUNK = 256 * 1024
 BEAT_SECONDS = 2.0
 #: Seconds without a byte of the controller, which beats too, after which it counts as gone: a link can end without a
 #: word to this end, and a worker that waited for it would hold its lock. Longer than the controller waits for us.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 
 from .many import each
 from .scratch import Scratch
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    #: Writes to a descriptor, and says each time that there is more to read.
+    Fill = Callable[[int, Callable[[], None]], None]
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SOURCE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE = 1 << 20
+_LARGE = 8 << 20  # from here on a thread pays
+_FLUSHED = 16 << 20
 _NO_RANGE_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 
 
@@ -56,17 +62,15 @@ class Tree:
         os.symlink(shared_target(path), path, dir_fd=self.fd)
         self.files[path] = entry
 
-    def add_file(
-        self, path: str, entry: dict[str, Any], fill: Callable[[int], None], proven: Callable[[int], None] = unheard
-    ) -> bool:
-        """Write a file by ``fill(descriptor)`` and read it back; ``proven`` gets the bytes of each piece of that.
+    def add_file(self, path: str, entry: dict[str, Any], fill: Fill, proven: Callable[[int], None] = unheard) -> bool:
+        """Write a file by ``fill`` and read it back; ``proven`` gets the bytes of each piece of that.
 
         False, and no file, when what was read back has not the entry's size and sha256.
         """
         fd = os.open(path, _NEW, entry["mode"] & 0o777, dir_fd=self.fd)  # nobody else looks into the scratch folder
         try:
-            fill(fd)
-            if digest(fd, proven) != (entry["size"], entry["sha256"]):
+            proof = beside if entry["size"] >= _LARGE else after
+            if proof(fd, fill, proven) != (entry["size"], entry["sha256"]):
                 os.unlink(path, dir_fd=self.fd)
                 return False
             self.finish(fd, path, entry)
@@ -120,10 +124,77 @@ def _own(fd: int, entry: dict[str, Any]) -> None:
                 raise
 
 
-def copier(folder: int, path: str) -> Callable[[int], None]:
+def after(fd: int, fill: Fill, proven: Callable[[int], None]) -> tuple[int, str]:
+    """Write a file, then read it: its size and sha256."""
+    fill(fd, _nobody)
+    return digest(fd, proven)
+
+
+def beside(fd: int, fill: Fill, proven: Callable[[int], None]) -> tuple[int, str]:
+    """The same for a large file, which is read while it is written, and is on the disk when this returns."""
+    proof = _Proof(fd, proven)
+    try:
+        fill(fd, proof.more.set)
+        os.fsync(fd)
+    finally:
+        found = proof.finish()
+    return found
+
+
+class _Proof(threading.Thread):
+    """Reads a file while another thread writes it. ``more`` is set when there may be more to read."""
+
+    def __init__(self, fd: int, proven: Callable[[int], None]) -> None:
+        import hashlib
+
+        super().__init__(daemon=True)
+        self.more = threading.Event()
+        self._fd = fd
+        self._proven = proven
+        self._whole = hashlib.sha256()
+        self._size = self._flushed = 0
+        self._error: OSError | None = None
+        self._written = False
+        self.start()
+
+    def run(self) -> None:
+        try:
+            written = False
+            while not written:
+                self.more.wait()
+                self.more.clear()
+                written = self._written
+                self._read()
+        except OSError as error:
+            self._error = error
+
+    def _read(self) -> None:
+        while data := os.pread(self._fd, _PIECE, self._size):
+            self._whole.update(data)
+            self._size += len(data)
+            self._proven(len(data))
+            if self._size - self._flushed >= _FLUSHED:  # has the disk write it meanwhile
+                os.posix_fadvise(self._fd, self._flushed, self._size - self._flushed, os.POSIX_FADV_DONTNEED)
+                self._flushed = self._size
+
+    def finish(self) -> tuple[int, str]:
+        """Size and sha256 of what is in the file once nobody writes to it any more. Raises OSError."""
+        self._written = True
+        self.more.set()
+        self.join()
+        if self._error:
+            raise self._error
+        return self._size, self._whole.hexdigest()
+
+
+def _nobody() -> None:
+    """Nobody reads what is written yet."""
+
+
+def copier(folder: int, path: str) -> Fill:
     """A ``fill`` for :meth:`Tree.add_file` that copies ``path`` below ``folder`` (by reflink where that works)."""
 
-    def fill(target: int) -> None:
+    def fill(target: int, _more: Callable[[], None]) -> None:
         try:
             source = os.open(path, _SOURCE, dir_fd=folder)
         except FileNotFoundError:
@@ -138,12 +209,13 @@ def copier(folder: int, path: str) -> Callable[[int], None]:
     return fill
 
 
-def writer(chunks: Iterable[bytes], seen: Callable[[int], None]) -> Callable[[int], None]:
+def writer(chunks: Iterable[bytes], seen: Callable[[int], None]) -> Fill:
     """A ``fill`` that writes the bytes as they arrive and reports the size of each piece."""
 
-    def fill(target: int) -> None:
+    def fill(target: int, more: Callable[[], None]) -> None:
         for chunk in chunks:
             write_all(target, chunk)
+            more()
             seen(len(chunk))
 
     return fill
