@@ -10,12 +10,13 @@ import functools
 import getpass
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.check import refuse_unchecked
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import Answer, Request, exchange, no_answer
+from ansible_collections.trainops.proxmox.plugins.plugin_utils.frames import Frame
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.named_step import NamedStep
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.project import Project, project_name, project_of
 from ansible_collections.trainops.proxmox.plugins.plugin_utils.reader import Progress
@@ -79,7 +80,10 @@ class ActionModule(NamedStep):
                 "checked": checked or None,
             }
 
-        done = self._ask("release", params, options, tell, lambda frame: sender(project().files)(frame))
+        def answer(frame: dict[str, Any]) -> Iterable[Frame]:
+            return sender(project().files)(frame)
+
+        done = self._ask("release", params, options, tell, answer)
         return released(project(), {**done, "root": common["root"], "name": project().name}, common["check_mode"])
 
     def _compare(self, options: dict[str, Any], common: dict[str, Any], tell: Progress, host: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def _is_deep(frame: dict[str, Any], line: bytes) -> bool:
     if line.count(b"[") + line.count(b"{") <= MOST_LEVELS:  # most are as short as that
         return False
     level: list[Any] = [frame]
-    for _ in range(MOST_LEVELS):
+    for _number in range(MOST_LEVELS):
         inner = [value for one in level for value in (one.values() if isinstance(one, dict) else one)]
         level = [value for value in inner if isinstance(value, (dict, list))]
     return bool(level)
