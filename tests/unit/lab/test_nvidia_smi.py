@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import calendar
 import json
 import os
 import re
@@ -117,8 +118,14 @@ VOLATILE_TAGS = re.compile(
 )
 
 
+DATE = re.compile(rf"\b(?:{'|'.join(calendar.day_abbr)}) (?:{'|'.join(calendar.month_abbr[1:])}) +(?=\d)")
+
+
 def formed(text: str) -> str:
-    """Numbers as their form: a figure becomes #."""
+    """Numbers and dates as their form: a figure becomes #."""
+    text = re.sub(
+        rf"\b(?:{'|'.join(calendar.day_abbr)}) (?:{'|'.join(calendar.month_abbr[1:])}) +(?=\d)", "DATE ", text
+    )
     return re.sub(r"\d+(\.\d+)?", "#", text)
 
 
