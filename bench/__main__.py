@@ -27,7 +27,7 @@ def main() -> None:
     )
     parser.add_argument("--run-rounds", type=int, default=9, metavar="N", help="launches, crashes and stops; 0: none")
     parser.add_argument("--copy-rounds", type=int, default=3, metavar="N", help="runs of each large copy; 0: none")
-    parser.add_argument("--large-rounds", type=int, default=3, metavar="N", help="deploys of large projects; 0: none")
+    parser.add_argument("--large-rounds", type=int, default=5, metavar="N", help="deploys of large projects; 0: none")
     parser.add_argument("--megabytes", type=int, default=300, metavar="N", help="size of the large file; 0: none")
     parser.add_argument("--files", type=int, default=20_000, metavar="N", help="number of many files; 0: none")
     options = parser.parse_args()

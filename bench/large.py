@@ -82,6 +82,8 @@ def _write_random(path: Path, megabytes: int) -> None:
     with open(path, "wb") as stream:
         for _ in range(megabytes):
             stream.write(os.urandom(1_000_000))
+        stream.flush()
+        os.fsync(stream.fileno())  # or the disk would be busy with it while a case is measured
 
 
 def _write_many(folder: Path, count: int) -> None:
