@@ -293,10 +293,11 @@ def _first(failure: str, unsure: str) -> str:
 
 def _ask(reader: Reader, status: int | None, unsure: str) -> str:
     """What to look at when a worker was lost in the middle of its work."""
+    then = unsure[:1].upper() + unsure[1:]
     if reader.broken == NO_SIGN:
-        return f"is the container frozen, or the link to its node down? {unsure or 'Run again when it is not'}"
+        return f"is the container frozen, or the link to its node down? {then or 'Run again when it is not'}"
     if not reader.broken and status == 128 + signal.SIGKILL:
-        return f"was the container stopped, or its memory used up (dmesg on the node)? {unsure or 'Run again'}"
+        return f"was the container stopped, or its memory used up (dmesg on the node)? {then or 'Run again'}"
     return unsure or "run again"
 
 

@@ -537,5 +537,5 @@ def test_a_lost_worker_is_run_again_but_where_that_would_undo_what_it_did(monkey
     add_operations(monkeypatch, {"gone": "import os\n\ndef run(channel, params):\n    os.kill(os.getpid(), 9)\n"})
     with pytest.raises(ConnectionLost, match=r"its memory used up .* Run again$"):
         exchange(LOCAL, Request("gone", {}, python=sys.executable))
-    with pytest.raises(ConnectionLost, match=r"its memory used up .* look first$"):
+    with pytest.raises(ConnectionLost, match=r"its memory used up .* Look first$"):
         exchange(LOCAL, Request("gone", {}, python=sys.executable, unsure="look first"))
