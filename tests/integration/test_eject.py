@@ -11,14 +11,14 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.connections import inventory
+from tests.integration.cuts import wait_for
 from tests.integration.inside import folder_in, shell
 from tests.integration.steps import run_step
 from tests.unit.releasing import Files, write
@@ -136,14 +136,6 @@ def test_a_run_reads_and_writes_on_while_names_become_plain(tmp_path: Path, root
 
 def has_gone(vmid: int, root: str) -> bool:
     return "gone" in shell(vmid, 'ls "$1"', root).split()
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.05)
-    return found
 
 
 def play(folder: Path, root: str, playbook: str, *more: str) -> subprocess.CompletedProcess[str]:

@@ -23,6 +23,7 @@ from ansible_collections.trainops.proxmox.plugins.plugin_utils.exchange import F
 
 from lab.api import open_lab
 from tests.integration.connections import connect
+from tests.integration.cuts import wait_for
 from tests.operations import add_operations
 
 PYTHON = "/root/venv/bin/python"
@@ -54,14 +55,6 @@ def run(channel, params):
 def operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real worker, with operations of these tests beside its own."""
     add_operations(monkeypatch, OPERATIONS)
-
-
-def until(condition: Any, seconds: float = 60) -> None:
-    """Wait for a condition with a deadline."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true in time"
-        time.sleep(0.05)
 
 
 def gone(vmid: int, pid: int) -> bool:
@@ -134,7 +127,7 @@ module.exchange(connect("ct200"), module.Request("wait", {{}}, python={PYTHON!r}
         worker = int(controller.stdout.readline())
         assert not gone(200, worker)
         controller.send_signal(signal.SIGKILL)
-    until(lambda: gone(200, worker))
+    wait_for(lambda: gone(200, worker))
 
 
 def _environment(root: Path) -> dict[str, str]:
